@@ -330,7 +330,7 @@ class TestAPurge:
         assert sorted(states()) == ids[5:]
 
     def test_what_runs_is_refused(self, db: None) -> None:
-        with pytest.raises(ValueError, match="cancel it"):
+        with pytest.raises(ValueError, match="cancel them"):
             bulk.start_purge("mail", newest=1, states=["running"])
 
 

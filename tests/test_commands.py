@@ -96,7 +96,7 @@ class TestPolicy:
         ("arguments", "error"),
         [
             (["--max-running", "0"], "'0': it must be a whole number, 1 or more"),
-            (["--weight", "3"], "it is for keys"),
+            (["--weight", "3"], "only keys have one"),
             (["--each-key", "--key", "a", "--weight", "3"], "key='a'"),
             ([], "says nothing"),
             (["--remove", "--rate", "3"], "leave out rate"),

@@ -327,7 +327,7 @@ class TestNotifications:
 
         assert made.status == expected
         assert made.figures["used"] == used
-        assert ("A session that listens" in made.said) == (expected != Status.OK)
+        assert ("a listening session" in made.said) == (expected != Status.OK)
 
     def test_are_kept_by_a_session_that_listens_in_a_transaction(
         self, connection: Connection
@@ -793,7 +793,7 @@ def test_what_the_role_may_not_see_is_unknown_and_the_rest_is_told(connection: C
         found = {each.name: each for each in health.examine("default")}
 
     assert found["duties"].status == Status.UNKNOWN
-    assert found["duties"].said == "can't be told: permission denied for table pgqueue_duty"
+    assert found["duties"].said == "the query failed: permission denied for table pgqueue_duty"
     assert found["workers"].status == found["connections"].status == Status.OK
 
 
@@ -806,7 +806,7 @@ def test_what_can_not_be_told_otherwise_fails_and_the_rest_is_told(
         found = {each.name: each for each in health.examine("default")}
 
     assert found["duties"].status == Status.FAILING
-    assert found["duties"].said == "can't be told: canceling statement due to statement timeout"
+    assert found["duties"].said == "the query failed: canceling statement due to statement timeout"
     assert found["bloat"].status == found["connections"].status == Status.OK
 
 

@@ -48,7 +48,7 @@ class Claimed(NamedTuple):
 
 
 def size_left(claimed: Sequence[Claimed]) -> int:
-    """Return how many bytes a claim may still bring that has brought these; 0 or less: none."""
+    """Return how many more bytes a claim may bring after these messages; 0 or less: none."""
     return engine.BYTES - sum(each.size for each in claimed)
 
 
@@ -90,7 +90,7 @@ class Claimer:
 
     @property
     def wake_in(self) -> timedelta | None:
-        """How long until a rate, another worker or the cost of a look allows something new."""
+        """How long until a rate, another worker or the cost of a look allows a new claim."""
         return min(
             (each for each in (self._free.wake_in, self._governed.wake_in) if each is not None),
             default=None,
@@ -99,17 +99,18 @@ class Claimer:
     def claim(self, limit: int, *, thoroughly: bool = True) -> list[Claimed]:
         """Claim up to `limit` messages, from free lanes and from governed ones.
 
-        Fewer if they would bring more than `engine.BYTES`, but at least one.
+        The claim ends early where more messages would exceed `engine.BYTES`, but takes at least
+        one.
 
-        Each kind has a share by the number of its channels, and what the other leaves; they begin
-        in turn.
+        Each kind of lane has a share of `limit` by the number of its channels, and the rest that
+        the other kind leaves. The kinds begin in turn.
 
         Args:
-            thoroughly: an empty result means that nothing is there. If not, it may also mean that
-                looking everywhere is too expensive at the moment; see `wake_in`.
+            thoroughly: an empty result means that no message is ready. If False, it may also mean
+                that a full look is too expensive at the moment; see `wake_in`.
 
         Raises:
-            psycopg.Error: the database refused, or can't be reached.
+            psycopg.Error: the database refused a statement, or is out of reach.
         """
         claimed: list[Claimed] = []
         claimant = self.connect()
@@ -118,12 +119,12 @@ class Claimer:
             if not claimed:
                 self._claim_in_turn(claimant, claimed, limit, thoroughly)
             if not claimed and self._freed:
-                # Messages of flows that free lanes have got since they were looked at.
+                # Free lanes may have got messages of flows since they were looked at.
                 self._notified, self._freed = self._freed, set()
                 self._claim_notified(claimant, claimed, limit)
         except Error:
-            # What was claimed before the error has to be run. If the error lasts, the next claim
-            # raises it.
+            # Messages that were claimed before the error must run. If the error lasts, the next
+            # claim raises it.
             if not claimed:
                 raise
         return claimed
@@ -146,7 +147,7 @@ class Claimer:
 
     @property
     def wants_notice(self) -> bool:
-        """Whether producers are to notify this worker of new messages."""
+        """Whether producers should notify this worker of new messages."""
         return self._registration.wants_notice
 
     def want_notice(self, wanted: bool) -> None:
@@ -161,11 +162,14 @@ class Claimer:
         return is_included and channel not in self._excluded
 
     def expect(self, channel: str) -> None:
-        """Begin the next claim with a channel of which a notification came."""
+        """Begin the next claim with this channel, of which a notification came."""
         self._notified.add(channel)
 
     def connect(self) -> Claimant:
-        """Return what to claim with. A new connection gets a new id, and begins at every front."""
+        """Return the connection and the id to claim with; a new connection gets a new id.
+
+        A claim on a new connection begins at the front of every lane.
+        """
         connection = self.session.connection
         if self._claimant is None or self._claimant.connection is not connection:
             self._claimant = Claimant(connection, self._registration.register(connection))
@@ -174,7 +178,7 @@ class Claimer:
         return self._claimant
 
     def _claim_notified(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
-        """Claim from a notified channel without planning: nothing was there before."""
+        """Claim from a notified channel without planning: it had no ready message before."""
         notified, self._notified = self._notified, set()
         if len(notified) != 1 or self._free.channels:
             return
@@ -189,7 +193,7 @@ class Claimer:
             lease=self._lease,
             takes_raw=self._takes_raw,
         )
-        # From the front, where a long transaction may keep dead index entries alive.
+        # The claim began at the front, where a long transaction may keep dead index entries.
         took = time.monotonic() - asked_at
         self._notified_claims_from = asked_at + min(LOOK_AGAIN_COST * took, LOOK_AGAIN_AT_LATEST)
         claimed += [Claimed(claim, asked_at) for claim in claims]
@@ -197,7 +201,7 @@ class Claimer:
     def claim_free(
         self, claimant: Claimant, claimed: list[Claimed], limit: int, thoroughly: bool
     ) -> None:
-        """Claim from free lanes: once, or again where other workers had all lanes locked."""
+        """Claim from free lanes; claim again where other workers had all lanes locked."""
         connection, worker_id = claimant
         lanes = self._free
         lanes.begin(time.monotonic(), thoroughly=thoroughly)
@@ -228,7 +232,7 @@ class Claimer:
         return engine.channels(connection, excluded=self._excluded, takes_raw=self._takes_raw)
 
     def claim_governed(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
-        """Claim from governed lanes; with nothing, only after a look at every round's beginning."""
+        """Claim from governed lanes; look at each round's beginning before returning nothing."""
         lanes, before = self._governed, len(claimed)
         self._bring_lanes_up_to_date(claimant.connection)
         self._go_round(claimant, claimed, limit)

@@ -34,7 +34,7 @@ from pgqueue.threads.service import backoff_after
 
 LONGEST_BACKOFF = timedelta(seconds=2)
 LONGEST_NAP = 1.0
-"""Seconds that one look waits for a database that is away."""
+"""Seconds that one look waits for an unreachable database."""
 
 
 class Taken(NamedTuple):
@@ -45,7 +45,7 @@ class Taken(NamedTuple):
 
 
 class PullClient:
-    """Claims up to `limit` messages whenever none is left of those claimed before.
+    """Claims up to `limit` messages whenever none of its claimed messages is left.
 
     Call `look()` until it returns True, then `next()` until it returns None. Several threads may
     use one consumer: they look one at a time. Any thread may close it, and so may a signal handler:
@@ -53,7 +53,7 @@ class PullClient:
 
     Args:
         database: the alias of the queue's database.
-        channels: None: all, also those that do not exist yet.
+        channels: the channels to claim from; None: all, also future ones.
         lease: how long each message is leased.
     """
 
@@ -87,22 +87,22 @@ class PullClient:
         self._failures = 0
         self.is_closed = False
         self.next_due_in: timedelta | None = None
-        """After a look that found nothing in time: when one may find something."""
+        """After a look that found nothing in time: how long until the next message is due."""
 
     def __len__(self) -> int:
         return len(self._taken)
 
     def look(self, until: float) -> bool:
-        """Claim, or nap for a second at most; return whether to look no further.
+        """Claim, or nap for a second at most; return whether the search is over.
 
-        That is so once something was claimed, the consumer was closed, or `until` has passed.
+        It is over once a message was claimed, the consumer was closed, or `until` has passed.
 
         Args:
             until: by the monotonic clock.
 
         Raises:
-            psycopg.OperationalError: the database is away at first, or until the time is over.
-            NotMigrated: it lacks our tables, or has old ones.
+            psycopg.OperationalError: the first look found no database, or none came back in time.
+            NotMigrated: the database lacks our tables, or has old ones.
         """
         try:
             with self._using, needing_tables(self.database):
@@ -125,10 +125,10 @@ class PullClient:
             raise
 
     def begin(self, claim: Claim) -> None:
-        """Store that a message is delivered whose lease was lost before.
+        """Store that the delivery of a message has begun, where an earlier run lost its lease.
 
         Raises:
-            psycopg.OperationalError: the database can't be reached.
+            psycopg.OperationalError: the database is out of reach.
         """
         try:
             with self._using:
@@ -138,9 +138,9 @@ class PullClient:
                 self._end()
 
     def count(self, run: TimedRun, ending: Ending) -> None:
-        """Count what became of a message that was delivered, when that is committed.
+        """Count the outcome of a delivered message, once it is committed.
 
-        It is stored with the next heartbeat; after the end, at once.
+        The next heartbeat stores the count. After the consumer's end it is stored at once.
         """
         if isinstance(ending, HandedBack):
             self._tally.add_released([run.claim])
@@ -156,9 +156,9 @@ class PullClient:
         self._listener.wake()
 
     def close(self) -> None:
-        """Hand back what was not taken, and close the connection.
+        """Hand back the messages that were not taken, and close the connection.
 
-        If another thread is in `look()` now, that thread does it.
+        If another thread is in `look()` now, that thread does both.
         """
         self.stop()
         self._end()
@@ -204,7 +204,7 @@ class PullClient:
         connection = self._claimer.connect().connection
         self._duties.look(connection)
         self._beat(connection)
-        # A claim divides its limit among channels and keys: claim again for what some did not use.
+        # A claim divides its limit among channels and keys. Claim again where some use less.
         claimed = more = self._take(self._limit, is_the_last)
         while more and claimed < self._limit and self._size_left() > 0:
             more = self._take(self._limit - claimed, False)
@@ -223,7 +223,7 @@ class PullClient:
             self._idle.withdrew(now)
 
     def _beat(self, connection: Connection) -> None:
-        """Renew its heartbeat, and with it the wish to be notified."""
+        """Renew the heartbeat, and with it the wish to be notified."""
         now = monotonic()
         if now >= self._beat_at:
             self._beat_at = now + self._beat_every
@@ -263,7 +263,7 @@ class PullClient:
             return None
 
     def _end(self) -> None:
-        """Clean up, unless another thread uses it: that thread does when it finds it closed."""
+        """Clean up; where another thread uses the consumer, leave that to this thread."""
         if not self._using.acquire(blocking=False):
             return
         try:

@@ -5,16 +5,17 @@ the channels, and a channel's share among its lanes.
 
 For a channel with few lanes all of them are remembered, each with a mark: the last message taken
 from it. The next claim resumes behind the mark, so it never walks the dead index entries that
-claims leave behind. Latecomers before the mark (a higher priority, a retry, a transaction that
-committed late) are found by a look from the front again: at most every 250 ms, and less often if it
-is expensive.
+claims leave behind. Latecomers before the mark have a higher priority, are retried, or come from a
+transaction that committed late. The worker finds them by a look from the front. It looks at most
+every 250 ms, and less often if a look is expensive.
 
-While it is expensive, the mark of a lane that was emptied is kept, and a claim that finds nothing
-else resumes there: new messages mostly come behind it, and the dead entries are skipped. So even an
-idle worker spends only a part of its time on looks.
+While looks are expensive, the mark of an emptied lane is kept. A claim that finds nothing else
+resumes there: new messages mostly come behind the mark, and the dead entries are skipped. So even
+an idle worker spends only a part of its time on looks.
 
-A channel with more lanes than a claim can take from is served like a wheel: one message from each
-lane, then the next lanes, and after the last lane from the first one again.
+A channel with more lanes than a claim can take from is served like a wheel. A claim takes one
+message from each of some lanes, the next claim from the following lanes, and after the last lane
+the first one has its turn again.
 
 This file asks no database. For one claim, its caller does the steps that `plan` returns, and passes
 each result back:
@@ -36,15 +37,23 @@ from typing import Any, NamedTuple
 
 from pgqueue.engine.claim import Answer, Known, Met, Search
 
-LOOK_AGAIN = 0.25  # seconds
-LOOK_AGAIN_COST = 20  # times the duration of a look
-LOOK_AGAIN_COST_WHEN_IDLE = 5  # times the duration of a look that found nothing
-LOOK_AGAIN_AT_LATEST = 10.0  # seconds: a look may have been slow for another reason
-EXPENSIVE = 0.02  # seconds; a look that found messages may take this long for each of them
-RESTING = 100  # lanes
-OVERLAP = timedelta(seconds=1)  # before a mark: for transactions that commit late
+LOOK_AGAIN = 0.25
+"""Seconds from one look to the next, at least."""
+LOOK_AGAIN_COST = 20
+"""The pause after a look, as a multiple of the look's duration."""
+LOOK_AGAIN_COST_WHEN_IDLE = 5
+"""The pause after a look that found nothing, as a multiple of its duration."""
+LOOK_AGAIN_AT_LATEST = 10.0
+"""Seconds of the longest pause: a look may have been slow for another reason."""
+EXPENSIVE = 0.02
+"""Seconds from which on a look is expensive. Each message that it finds is worth as many again."""
+RESTING = 100
+"""Emptied lanes whose marks are kept."""
+OVERLAP = timedelta(seconds=1)
+"""The time before a kept mark that is searched again: transactions may commit late."""
 EARLIEST = datetime.min.replace(tzinfo=UTC) + OVERLAP
-REMEMBERED = 10_000  # channels whose last turn is remembered
+REMEMBERED = 10_000
+"""Channels whose last turn is remembered."""
 
 
 class LaneMark(NamedTuple):
@@ -76,7 +85,7 @@ class _Channel:
     after: str | None = None
 
     def is_done(self) -> bool:
-        """Whether it is not known to have anything left."""
+        """Return whether no lane with a message is known, and no search is left to do."""
         return not self.searching and not self.marks
 
 
@@ -95,8 +104,8 @@ class FreeLanes:
         self._claims = 0
         self._served: dict[str, int] = {}
         self.wake_in: timedelta | None = None
-        """After a claim that found nothing and did not look everywhere: how long until a look."""
-        # Of the claim that was begun last.
+        """How long until the next look, after a claim that found nothing and put off its look."""
+        # The state of the latest claim.
         self._began = 0.0
         self._spares_looks = False
         self._must_look = True
@@ -106,7 +115,7 @@ class FreeLanes:
 
     @property
     def channels(self) -> int:
-        """How many channels are known to have something in a free lane."""
+        """How many channels are known to have a ready message in a free lane."""
         return len(self._channels)
 
     def forget(self) -> None:
@@ -133,14 +142,14 @@ class FreeLanes:
         self._wrapped.clear()
 
     def plan(self, limit: int) -> FindChannels | ClaimLanes | None:
-        """Return the next step of the claim; None: nothing else is worth asking."""
+        """Return the next step of the claim; None: the claim is over."""
         if self._must_look:
             return FindChannels()
         if self._channels:
             return self._request(limit)
         if self._is_from_the_front:
             return None
-        # A claim that resumed behind marks and found nothing does not prove that nothing is there.
+        # A claim that resumed behind marks and found nothing may have missed latecomers.
         if self._spares_looks and self._began < self._idle_look_at:
             self.wake_in = timedelta(seconds=self._idle_look_at - self._began)
             self._has_looked = False  # not everywhere: the next claim looks again
@@ -168,7 +177,7 @@ class FreeLanes:
         self._wrapped.clear()
 
     def learn(self, request: ClaimLanes, claimed: Answer) -> None:
-        """Remember what came of a request."""
+        """Remember the answer to a request."""
         taken = Counter(map(LANE, claimed.claims))
         # Claims are ordered by (rank, run_at, id): the last one of a lane is its mark.
         last = dict(zip(map(LANE, claimed.claims), claimed.claims, strict=True))
@@ -190,7 +199,7 @@ class FreeLanes:
             del self._channels[name]
 
     def end(self, now: float, found: int) -> None:
-        """End the claim, which found so many messages."""
+        """End the claim, which found `found` messages."""
         if not self._has_looked:
             return
         took = now - self._began
@@ -207,9 +216,9 @@ class FreeLanes:
             state.marks[key] = mark
 
     def _rest(self, name: str, key: str, mark: LaneMark) -> None:
-        """Keep the mark of a lane that is not known to have anything left."""
+        """Keep the mark of a lane that seems to be empty."""
         lane = (name, key)
-        if self._resting.get(lane) != mark:  # else nothing came since it was recalled
+        if self._resting.get(lane) != mark:  # else no message came since the lane was recalled
             self._resting.pop(lane, None)
             # Behind a pooler times are in the session's time zone, where "a second before" may be
             # an hour off at the change to summer time.
@@ -218,14 +227,14 @@ class FreeLanes:
         _keep_last(self._resting, RESTING)
 
     def _request(self, limit: int) -> ClaimLanes:
-        # As many channels as messages fit, those first that have waited longest. So no channel is
-        # asked for more than fits, and none that was asked loses its turn.
+        # At most `limit` channels, the longest waiting first. So each gets room for a message, and
+        # no channel loses its turn by being asked.
         names = sorted(self._channels, key=lambda name: self._served.get(name, 0))[:limit]
         share = limit // len(names)
         known, searched = [], []
         for name in names:
             state = self._channels[name]
-            # If there are more lanes than messages: those first that have waited longest.
+            # If there are more lanes than room, the longest waiting come first.
             marks = list(state.marks.items())[:share]
             known += [Known(name, key, *mark, share // len(marks)) for key, mark in marks]
             if state.searching:
@@ -237,12 +246,12 @@ class FreeLanes:
     def _learn_of(self, search: Search, met: Met | None) -> None:
         state = self._channels[search.channel]
         if met is not None and met.lanes >= search.room:
-            # More lanes than it could take from: go on behind the last one.
+            # The search met more lanes than it could take from: go on behind the last one.
             state.after = met.last_key
             state.marks.clear()
         elif search.after is not None and search.channel not in self._wrapped:
-            # The end of the wheel: go on at the front. Only once in a claim, since all lanes may be
-            # locked by other workers.
+            # The end of the wheel: go on at the front. A claim does so only once, since other
+            # workers may have all lanes locked.
             self._wrapped.add(search.channel)
             state.after = None
             state.marks.clear()

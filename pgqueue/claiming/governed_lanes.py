@@ -1,18 +1,23 @@
 """Plan which channels the next claim takes from among governed lanes, and from which turn.
 
-The order of the lanes is in their table. What is remembered here is how far the round of each
-channel has come: claims leave dead index entries at its beginning, which a long transaction may
-keep alive. Turns that come late (their router committed late, or another worker had them locked)
-are found by a look from the beginning again, as in `free_lanes`.
+The order of the lanes is in their table. `GovernedLanes` remembers how far the round of each
+channel has come. Claims leave dead index entries at the round's beginning, which a long transaction
+may keep alive. Some turns come late: their router committed late, or another worker had them
+locked. The worker finds them by a look from the beginning again, as in `free_lanes`.
 
-This file asks no database. For one claim, its caller first brings the lanes up to date
+This file asks no database. For one claim, its caller first brings the lanes up to date.
 
     lanes.begin(now)
-    lanes.looked(…); lanes.adopted(…), if must_adopt; lanes.routed(…), if must_route;
-    lanes.found(…), if must_find_channels
+    lanes.looked(…)
+    if lanes.must_adopt:
+        lanes.adopted(…)
+    if lanes.must_route:
+        lanes.routed(…)
+    if lanes.must_find_channels:
+        lanes.found(…)
     lanes.is_up_to_date(now)
 
-and then does the turns that `plan` returns:
+Then the caller does the turns that `plan` returns:
 
     while turn := lanes.plan(limit):
         lanes.learn(turn, …)
@@ -49,10 +54,10 @@ class GovernedLanes:
         self.bell = 0
         """The last bell that was routed; bells up to this one are known."""
         self.wake_in: timedelta | None = None
-        """How long until a rate, or another worker, lets something go on, as far as is known."""
+        """How long until a rate or another worker may let a message start, as far as is known."""
         self._after: dict[str, datetime] = {}
         self._look_at = 0.0
-        # Of the claim that was begun last.
+        # The state of the latest claim.
         self._began = 0.0
         self._look: Look | None = None
         self._is_from_the_front = False
@@ -83,17 +88,17 @@ class GovernedLanes:
         self._is_beside_another = False
 
     def looked(self, look: Look) -> None:
-        """Take what there is to route after `bell`."""
+        """Take the result of a look for bells and policies after `bell`."""
         self._look = look
         self.wake_in = look.wake_in
 
     @property
     def must_adopt(self) -> bool:
-        """Whether messages may have been stored before their policy."""
+        """Whether messages may be older than their policy."""
         return self._is_from_the_front and self._look is not None and self._look.has_policies
 
     def adopted(self, count: int | None) -> None:
-        """Take how many messages were adopted; None: another worker is routing."""
+        """Take the number of adopted messages; None: another worker is routing."""
         self._is_beside_another = count is None
 
     @property
@@ -118,7 +123,7 @@ class GovernedLanes:
         self._after = {name: known.get(name, EVERY_TURN) for name in channels}
 
     def is_up_to_date(self, now: float) -> None:
-        """End the look, and begin to plan turns: those channels first that have waited longest."""
+        """End the look, and begin to plan turns; the longest waiting channels come first."""
         if self._is_from_the_front:
             self._look_at = now + pause_after(now - self._began)
         self._waiting = list(self._after)
@@ -137,7 +142,7 @@ class GovernedLanes:
         return Turn(channel, self._after[channel], share, self._until)
 
     def learn(self, turn: Turn, served: GovernedClaims) -> None:
-        """Remember what came of a turn."""
+        """Remember the answer to a turn."""
         channel = turn.channel
         if served.turn_at is None:
             self._is_beside_another |= served.is_beside_another
@@ -148,7 +153,7 @@ class GovernedLanes:
         if served.claims:
             self._after[channel] = self._after.pop(channel)  # to the end: it was served
             self._go_on()
-        else:  # the lanes that were reached have no room: try those behind them
+        else:  # the lanes that were reached have no room: try the lanes behind them
             self._until = self._until or served.looked_at
 
     def _go_on(self) -> None:
@@ -156,7 +161,7 @@ class GovernedLanes:
         self._until = None
 
     def ended_with_nothing(self, wake_in: timedelta | None) -> None:
-        """Take how long a rate delays the next start: other workers may have used it up."""
+        """Take how long a rate delays the next start; other workers may have used the rate up."""
         self.wake_in = wake_in
         if self._is_beside_another:
             self.wake_in = min(wake_in or BESIDE_ANOTHER, BESIDE_ANOTHER)

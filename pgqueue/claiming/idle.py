@@ -1,8 +1,8 @@
 """Decide how to wait when there is nothing to claim: when to be notified, and how long to nap.
 
-A worker that found nothing asks producers to notify it, and claims once more. The transaction of a
-producer may have begun before that and not see it; naps that double from 10 ms find its messages
-at the latest after the rest of its own duration.
+A worker that found nothing asks producers to notify it, and claims once more. A producer whose
+transaction began before does not see this wish. Naps that double from 10 ms find its messages: the
+worker naps no longer than that transaction had lasted.
 
 Notifications are expensive for producers. So a worker that finds work often, even if it keeps up
 with it, withdraws its wish, and asks again only after several claims found nothing.
@@ -76,7 +76,7 @@ class Idle:
         self._has_withdrawn = False
 
     def should_withdraw(self, now: float) -> bool:
-        """Return whether so much work is found that notifications only cost; once a second."""
+        """Return whether so much work is found that notifications only cost; True once a second."""
         return self._busyness.is_busy() and now - self._withdrawn_at >= WITHDRAW_EVERY
 
     def withdrew(self, now: float) -> None:
@@ -89,7 +89,7 @@ class Idle:
 
         Args:
             is_listening: whether notifications end the nap.
-            wake_in: when something may go on, as the claimer knows; None: it does not.
+            wake_in: how long until a message may start, as the claimer knows; None: unknown.
         """
         longest = min(self._poll_interval, LISTENING_NAP if is_listening else DEAF_NAP)
         nap = min(self._nap, longest)

@@ -17,8 +17,8 @@ class ClaimListener:
     """Waits for notifications of new messages. Any thread, or a signal handler, can end the wait.
 
     Args:
-        on_notification: is called with the text of each notification, also of those that arrive
-            with the answer to a claim; returns whether a claim is worth while now.
+        on_notification: is called with the text of each notification, including ones that arrive
+            with the answer to a claim; returns whether a claim is worthwhile now.
     """
 
     def __init__(self, on_notification: Callable[[str], bool]) -> None:
@@ -28,7 +28,7 @@ class ClaimListener:
         self._wakeup = Wakeup()
 
     def listen(self, connection: Connection) -> bool:
-        """Listen on this connection; return False where notifications can't arrive.
+        """Listen on this connection; return False where no notification arrives (a pooler).
 
         Raises:
             psycopg.OperationalError: the connection is broken.
@@ -43,9 +43,9 @@ class ClaimListener:
         return True
 
     def wait(self, nap: float) -> None:
-        """Return after `nap` seconds, or earlier if something came since the last wait.
+        """Return after `nap` seconds, or earlier if there was news since the last wait.
 
-        That is a notification that is worth a claim, a call of `wake()`, or the end of the
+        News is a notification that is worth a claim, a call of `wake()`, or the end of the
         connection.
         """
         until = time.monotonic() + nap

@@ -1,4 +1,4 @@
-"""The worker's row: its heartbeat, and whether producers are to notify it of new messages."""
+"""The worker's row: its heartbeat, and its wish to be notified of new messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class WorkerIds:
     So the supervisor knows all ids of a process that has died.
 
     Args:
-        first: where they begin; None: where no others do.
+        first: the start of their range; None: a random one.
     """
 
     def __init__(self, first: UUID | None = None) -> None:
@@ -74,12 +74,12 @@ class Registration:
 
     @property
     def wants_notice(self) -> bool:
-        """Whether producers are to notify this worker."""
+        """Whether producers should notify this worker."""
         return self._wants_notice
 
     @property
     def former(self) -> tuple[UUID, UUID] | None:
-        """The range of the ids that it had before; None: it had none."""
+        """The range of the worker's earlier ids; None: it had none."""
         return None if self._id is None else self._ids.before(self._id)
 
     def register(self, connection: Connection) -> UUID:
@@ -96,8 +96,8 @@ class Registration:
     def beat(self, connection: Connection) -> bool:
         """Renew the heartbeat, unless another thread is doing so now; return whether it did.
 
-        Leases are renewed on the same connection, so this waits neither for the other thread, which
-        may get no answer for long, nor for a lock on the row.
+        Leases are renewed on the same connection, so nothing may hold it up. It does not wait for
+        the other thread, which may get no answer for long, nor long for a lock on the row.
 
         Raises:
             psycopg.errors.LockNotAvailable: another session has the row locked.
@@ -113,7 +113,7 @@ class Registration:
         return False
 
     def want_notice(self, connection: Connection, wanted: bool) -> None:
-        """Store whether producers are to notify it from now on."""
+        """Store whether producers should notify this worker from now on."""
         with self._lock:
             self._wants_notice = wanted
             self._beat(connection)

@@ -1,4 +1,4 @@
-"""Count what becomes of runs, by channel and task, until a heartbeat stores it."""
+"""Count the outcomes of runs, by channel and task, until a heartbeat stores the counts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from pgqueue.engine.run_statistics import (
 from pgqueue.engine.values import Claim, Connection
 
 MOST = 1000
-"""Channels and tasks that are counted apart between two heartbeats."""
+"""Pairs of a channel and a task that are counted apart between two heartbeats."""
 MOST_TOLD = 500
-"""Those that are told apart by `totals`."""
+"""Pairs of a channel and a task that `totals` tells apart."""
 PATIENCE = 1.0
-"""Seconds to wait for another thread that stores."""
+"""Seconds to wait for another thread that stores counts."""
 OTHER = "(other)"
 ORDER: dict[type, int] = {
     Succeeded: 0,
@@ -44,7 +44,7 @@ ORDER: dict[type, int] = {
 
 
 class TimedRun(Protocol):
-    """A claim, and when it was there, began and ended, by the monotonic clock."""
+    """A claim, and when it arrived, and its run began and ended, by the monotonic clock."""
 
     @property
     def claim(self) -> Claim: ...
@@ -60,7 +60,7 @@ class TimedRun(Protocol):
 
 
 class CountedRun(NamedTuple):
-    """A run that nothing else needs to know of."""
+    """A run that has ended, for the counts alone."""
 
     claim: Claim
     claimed: float
@@ -102,7 +102,7 @@ class Tally:
     def __init__(self) -> None:
         self._sums: _SumsByPair = {}
         self._taken: _SumsByPair = {}
-        """The last batch, which may be stored or not: only the database knows."""
+        """The last batch, which may have been stored or not: only the database knows."""
         self._stored: dict[Pair, Counts] = {}
         self._source = uuid4()
         self._batch = 0
@@ -124,7 +124,7 @@ class Tally:
                 self._of(claim).released += 1
 
     def _count(self, run: TimedRun, index: int) -> None:
-        # For each run of a worker, so in few steps.
+        # A worker does this for each run, so it takes few steps.
         claim = run.claim
         sums = self._sums.get((claim.channel, claim.task)) or self._of(claim)
         waited = run.started - run.claimed
@@ -144,13 +144,13 @@ class Tally:
         return self._sums.setdefault(pair, _Sums())
 
     def store(self, connection: Connection) -> None:
-        """Store what was counted since the last time; what could not be stored then comes first.
+        """Store the new counts; a batch that failed the last time comes first.
 
         The counts of a channel and task that the database refuses are kept, and tried again after a
         minute. All others are stored.
 
         Raises:
-            psycopg.Error: the database refused, or can't be reached.
+            psycopg.Error: the database refused a statement, or is out of reach.
         """
         if self._storing.acquire(timeout=PATIENCE):
             try:
@@ -169,16 +169,17 @@ class Tally:
                 self._storing.release()
 
     def close(self, connection: Connection) -> None:
-        """Store the rest; what is counted later may still be stored.
+        """Store the rest; later counts may still be stored by another call.
 
         Raises:
-            psycopg.Error: the database refused, or can't be reached.
+            psycopg.Error: the database refused a statement, or is out of reach.
         """
         self.store(connection)
         run_statistics.leave(connection, self._source)
 
     def _send(self, connection: Connection) -> None:
-        # Where this fails, it is sent again as it is: another batch of its number would be refused.
+        # A batch that fails is sent again unchanged: the database would refuse another batch with
+        # the same number.
         counts = [_counts(*each) for each in self._taken.items()]
         refused = run_statistics.add(connection, counts, source=self._source, batch=self._batch)
         with self._changing:
@@ -189,13 +190,13 @@ class Tally:
             self._taken = {}
 
     def _put_back(self, pair: Pair, sums: _Sums) -> None:
-        """Count again, for a later batch, what was refused."""
+        """Put counts that the database refused into a later batch."""
         if pair not in self._sums and len(self._sums) >= MOST:
             pair = OTHER, OTHER
         self._sums.setdefault(pair, _Sums()).add(sums)
 
     def totals(self) -> list[Counts]:
-        """Return what was counted from the beginning on, stored or not. It only grows."""
+        """Return all counts since the beginning, stored or not. They only grow."""
         with self._changing:
             found = dict(self._stored)
             for sums in (self._taken, self._sums):
@@ -204,10 +205,10 @@ class Tally:
 
 
 def add_up(counts: dict[Pair, Counts], more: Iterable[Counts], *, most: float = inf) -> None:
-    """Add counts to those of the same channel and task.
+    """Add each count to the one of the same channel and task.
 
     Args:
-        most: how many are counted apart; what is beyond is counted together.
+        most: how many pairs are counted apart; further pairs are counted together.
     """
     for each in more:
         pair = each.channel, each.task

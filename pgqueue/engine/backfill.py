@@ -1,4 +1,4 @@
-"""Staged rows that become messages little by little: which are next."""
+"""Take the staged rows of a backfill in order, and record its progress."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def record(
     """Record a new backfill of staged rows; return False if there is one of this name.
 
     Args:
-        source: what the rows were read from.
-        attempts: those that have staged the rows, in the order of the rows.
-        total: how many rows there are.
+        source: a text that names the source of the rows.
+        attempts: the ids of the attempts that staged the rows, in the order of the rows.
+        total: the number of rows.
     """
     given = {
         "name": name,
@@ -55,15 +55,15 @@ def find(connection: Connection, name: str) -> BackfillProgress | None:
 
 
 def take(connection: Connection, name: str, *, limit: int) -> list[str] | None:
-    """Return the payloads of the next rows, at most `limit`; they are done when this is committed.
+    """Return the payloads of the next rows, at most `limit`; the commit makes them count as done.
 
-    Another session that takes of the same backfill waits until then.
+    Another session that takes rows of the same backfill waits for this commit.
 
     Args:
         connection: in a transaction.
 
     Returns:
-        None: all are done, and the backfill has ended.
+        None: all rows are done, and the backfill has ended.
     """
     row = connection.execute(SQL["lock"], {"name": name}).fetchone()
     if row is None:

@@ -8,7 +8,7 @@ RETURNING true
 SELECT task, source, done, total, ended_at FROM pgqueue_backfill WHERE name = %(name)s
 
 -- name: lock
--- The attempt and the row that are next; no attempt: all is done.
+-- The attempt and the number of the next row. No attempt: all rows are done.
 SELECT (attempts ->> place)::bigint, number FROM pgqueue_backfill
 WHERE name = %(name)s AND ended_at IS NULL
 FOR UPDATE

@@ -11,7 +11,7 @@ SQL = load(__name__)
 
 LIMIT = 1000
 MOST = 10_000
-"""Channels that are looked at where all are meant."""
+"""Channels that are looked at where all channels are asked for."""
 LANES = 100
 LANE_BOUND = 100
 LAST_ENDED = 10_000
@@ -36,7 +36,7 @@ def in_use(connection: Cursors, *, limit: int = LIMIT) -> list[str]:
 
 
 def ended(connection: Connection, names: Sequence[str]) -> list[str]:
-    """Return which of these channels the last 10 000 messages that ended were in."""
+    """Return the channels among these that the last 10 000 ended messages belong to."""
     rows = connection.execute(SQL["ended"], {"channels": list(names), "last": LAST_ENDED})
     return [name for (name,) in rows]
 

@@ -52,8 +52,8 @@ ORDER BY l.key
 LIMIT %(limit)s
 
 -- name: ended
--- Which of these channels the last messages that ended were in. A channel whose messages have all ended has
--- no other trace; and by name the whole history would have to be read.
+-- The channels among these that the last ended messages belong to. A channel whose messages have all ended
+-- leaves no other trace, and a search by name would read the whole history.
 SELECT DISTINCT channel
 FROM (SELECT channel FROM pgqueue_history ORDER BY id DESC LIMIT %(last)s) ended
 WHERE channel = ANY(%(channels)s)

@@ -19,7 +19,7 @@ from pgqueue.values.escaping import logger_of
 
 SQL = load(__name__)
 BYTES = 64 * 1024 * 1024
-"""What the messages of one claim may bring: payloads, bodies and progress."""
+"""The most bytes that the messages of one claim have: payloads, bodies and progress."""
 MESSAGES, CLAIM = "pgqueue_message", "claim"
 """The table and the service under which claims leave out messages."""
 logger = logger_of(__name__)
@@ -57,7 +57,7 @@ class Met(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The messages of one claim, and what each search found, by channel."""
+    """The messages of one claim, and the result of each search, by channel."""
 
     claims: list[Claim]
     met: Mapping[str, Met]
@@ -77,7 +77,7 @@ def claim(
     """Lease up to `limit` ready messages of free lanes.
 
     Args:
-        size: bytes of what they bring, at most, unless the first one alone has more.
+        size: the most bytes that they have, unless the first message alone has more.
         takes_raw: whether raw messages are taken whose channel names no handler.
     """
     cursor = _leased(
@@ -93,7 +93,8 @@ def claim(
             "quotas": [lane.quota for lane in known],
             "searched": [search.channel for search in searched],
             "after_keys": [search.after or "" for search in searched],
-            # Ranks go from -100 to 100: these are before all of key '', or behind all of the key.
+            # Ranks go from -100 to 100. The first value is before all messages of the key '', the
+            # second behind all messages of the key.
             "after_ranks": [-32768 if search.after is None else 32767 for search in searched],
             "rooms": [search.room for search in searched],
             "shares": [search.share for search in searched],
@@ -126,7 +127,7 @@ def claim_at_once(
     """Lease up to `limit` messages of a channel, from its front; none if it is governed.
 
     Args:
-        size: as `claim()` has it.
+        size: see `claim()`.
     """
     cursor = _leased(
         connection,
@@ -150,7 +151,7 @@ def claim_at_once(
 def _leased(
     connection: Connection, statement: str, chosen: str, parameters: Mapping[str, Any]
 ) -> Cursor[Any]:
-    """Run a claim; leave out messages whose lease can't be written, such as a trigger refuses."""
+    """Run a claim; leave out messages whose lease the database refuses, such as by a trigger."""
 
     def lease(aside: list[int]) -> Cursor[Any]:
         return connection.execute(SQL[statement], {**parameters, "aside": aside})
@@ -178,10 +179,10 @@ def attempt(
 
 
 def unreadable(cursor: Any, ids: Sequence[int]) -> Mapping[int, Mapping[str, str]]:
-    """Return the claimed messages that have values which Python can't hold, and these values.
+    """Return the claimed messages with values that Python does not read, and these values.
 
     Args:
-        ids: of the messages, in the order of the cursor's rows.
+        ids: the ids of the messages, in the order of the cursor's rows.
     """
     return {ids[number]: values for number, values in getattr(cursor, "unreadable", {}).items()}
 
@@ -189,10 +190,10 @@ def unreadable(cursor: Any, ids: Sequence[int]) -> Mapping[int, Mapping[str, str
 def readable(
     connection: Connection, claims: list[Claim], unreadable: Mapping[int, Mapping[str, str]]
 ) -> list[Claim]:
-    """Return the claims that can be run; the others end as dead letters.
+    """Return the readable claims; bury the others as dead letters.
 
-    A run of the others would go by wrong values. Left alone, each of them would be claimed again
-    for ever.
+    A run of an unreadable claim would use wrong values. If it were left alone, workers would claim
+    it again for ever.
     """
     if not unreadable:
         return claims
@@ -217,7 +218,7 @@ def readable(
 def channels(
     connection: Connection, *, excluded: Sequence[str], takes_raw: bool = True
 ) -> list[str]:
-    """Return the channels that have a ready message to take in a free lane."""
+    """Return the channels with a ready message in a free lane that the worker takes."""
     parameters = {"excluded": list(excluded), "takes_raw": takes_raw}
     rows = connection.execute(SQL["channels"], parameters).fetchall()
     return [channel for (channel,) in rows]

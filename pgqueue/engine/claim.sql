@@ -52,8 +52,8 @@ WITH RECURSIVE fast AS MATERIALIZED (
         AS s (channel, key, rank, room, share)
     WHERE channel NOT IN (SELECT name FROM paused)
 ), found AS (
-    -- The row comparison lets one probe begin at a channel's front ('' is a key) or after
-    -- all of a key. "(channel, key) > … AND channel = …" would begin at the channel's front.
+    -- By the row comparison, one probe begins at a channel's front ('' is a key), or behind all messages of
+    -- a key. "(channel, key) > … AND channel = …" would always begin at the channel's front.
     SELECT s.channel, first.key, s.room, s.share, 1 AS n
     FROM searched s CROSS JOIN LATERAL (
         SELECT key FROM pgqueue_message m
@@ -82,14 +82,14 @@ WITH RECURSIVE fast AS MATERIALIZED (
            greatest(1, f.share / met.lanes)
     FROM found f JOIN met USING (channel)
 ), free AS (
-    -- Also checked here, whatever the messages' flags say: the policy may be newer than they are.
+    -- The policy is also checked here: it may be newer than the messages and their flags.
     SELECT *
     FROM lanes
     WHERE NOT (channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
                AND pgqueue_is_governed_v1(channel, key))
 ), due AS MATERIALIZED (
-    -- MATERIALIZED keeps the LIMIT: the planner may run a plain subquery again for each joined row, and
-    -- lease more than was asked for.
+    -- MATERIALIZED keeps the LIMIT: the planner may run a plain subquery again for each joined row, and so
+    -- lease more messages than the limit.
     SELECT head.id, head.size, head.is_packed
     FROM free CROSS JOIN LATERAL (
         SELECT m.id,

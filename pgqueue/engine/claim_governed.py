@@ -1,7 +1,7 @@
 """Claim from governed lanes: lanes with a policy, or with ordered messages.
 
 Lock, then look: the lane is locked first, and running messages are counted in a later statement.
-One statement can't do both; it would exceed the limit and lose wake-ups.
+One statement for both would not see concurrent changes: it would exceed limits and lose wake-ups.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ EVERY_TURN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class GovernedClaims(NamedTuple):
-    """What was claimed from a channel.
+    """The result of a claim from one channel.
 
     Attributes:
         turn_at: the turn of the last lane that was reached; None: no lane could be locked.
-        looked_at: when that was.
+        looked_at: the time at which this lane was locked.
         is_beside_another: whether other workers have lanes locked. They do not notify when they
-            leave messages, so it is worth looking again soon.
+            leave messages, so the worker should look again soon.
     """
 
     claims: list[Claim]
@@ -67,7 +67,7 @@ def claim(
         after: lanes with an earlier turn are not read: earlier claims left dead index entries
             there.
         until: lanes with this turn or a later one are not read: they were looked at already.
-        size: bytes of what they bring, at most, unless the first one alone has more.
+        size: the most bytes that they have, unless the first message alone has more.
         takes_raw: whether raw messages are taken whose channel names no handler.
     """
     if channel in left_out(connection, CLAIM, GATES):
@@ -150,7 +150,7 @@ def _lanes_left_out(connection: Connection, channel: str) -> list[str]:
 
 
 def _leave_out_culprits(connection: Connection, given: Mapping[str, Any], error: Exception) -> bool:
-    """Find the gate, lanes or messages that make a claim raise; return whether there are any."""
+    """Leave out the gate, lanes or messages that make a claim raise; return whether it was any."""
     channel = given["channel"]
     with in_short(connection):
         room, lanes = _lock(connection, given)
@@ -201,7 +201,7 @@ def _leave_out_of_lanes(
 
 
 def _raised(connection: Connection, do: Callable[[], object]) -> bool:
-    """Return whether something raises what may be a row's fault; undo it."""
+    """Return whether a function raises an error that may be a row's fault; undo its changes."""
     try:
         with connection.transaction(force_rollback=True):
             do()
@@ -218,7 +218,7 @@ class _Room(NamedTuple):
 
 
 def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
-    """Lock the channel's gate, if any; return how many may start. None: ask again soon."""
+    """Lock the channel's gate, if any; return how many messages may start. None: ask again soon."""
     gate = connection.execute(SQL["gate"], {"channel": channel}).fetchone()
     if gate is None:
         return _Room(limit, is_gated=False)
@@ -231,7 +231,7 @@ def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
 
 
 def _are_left(connection: Connection, given: Mapping[str, Any]) -> bool:
-    """Return whether runnable lanes are left. Some may lie before those that were read."""
+    """Return whether runnable lanes are left. Some may lie before the lanes that were read."""
     after = given["after"] if given["until"] is None else EVERY_TURN
     aside = _lanes_left_out(connection, given["channel"])
     row = connection.execute(SQL["are_left"], {**given, "after": after, "aside": aside}).fetchone()

@@ -1,6 +1,6 @@
 -- name: gate
--- Lock the gate of a channel that has a policy for the whole channel. No row: there is no such policy. A row
--- without a gate: another worker has it locked, or it does not exist yet.
+-- Lock the gate of a channel that has a policy for the whole channel. No row: there is no such policy. False:
+-- another worker has the gate locked, or the gate does not exist yet.
 SELECT gate.channel IS NOT NULL
 FROM pgqueue_policy p
 LEFT JOIN LATERAL (
@@ -10,7 +10,7 @@ LEFT JOIN LATERAL (
 WHERE p.channel = %(channel)s AND p.scope = 'channel' AND p.governs
 
 -- name: charge_none
--- Whether the gate can be charged.
+-- Change the gate to its own values: this raises the error that a charge of the gate would raise.
 UPDATE pgqueue_gate SET tat = tat, wake_at = wake_at WHERE channel = ANY (%(channels)s::text[])
 
 -- name: tokens
@@ -39,7 +39,7 @@ FROM (
     WHERE p.channel = %(channel)s AND p.scope = 'channel') gated
 
 -- name: charge
--- Count the started messages against the channel's rate; if it allows no more, store until when.
+-- Count the started messages against the channel's rate. If it allows no more, store when it does again.
 UPDATE pgqueue_gate g
 SET tat = charged.tat,
     wake_at = CASE WHEN charged.tat - (burst - 1) * gap > now THEN charged.tat - (burst - 1) * gap END
@@ -69,7 +69,7 @@ LIMIT %(lanes)s
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: are_left
--- After `lanes` found none: whether other workers have some locked.
+-- After `lanes` found no lane: whether other workers have some lanes locked.
 SELECT EXISTS (
     SELECT FROM pgqueue_lane
     WHERE
@@ -77,9 +77,9 @@ SELECT EXISTS (
     )
 
 -- name: claim
--- Take from locked lanes what their policies allow: one turn of each, in the order of their turns, and of
--- ordered messages only the first. Running messages are counted, never kept in a counter, which would
--- drift. Lanes that were not reached keep their turn.
+-- Take as many messages from locked lanes as their policies allow: one turn of each lane, in the order of
+-- the turns. Of ordered messages only the first is taken. Running messages are counted each time: a stored
+-- counter would drift. Lanes that were not reached keep their turn.
 -- include: first_of_lanes
 , taken AS (
     UPDATE pgqueue_message m
@@ -96,9 +96,9 @@ SELECT EXISTS (
                FROM taken GROUP BY key) k USING (key)
     WHERE room.is_reached
 ), moved AS (
-    -- "Idle" is decided by what is visible, not by what could be locked: a cancel that has a row locked may
-    -- roll back, and inserts no bell then. A message that was claimed before there was a policy may not
-    -- insert a bell at its end, either; so a lane that waits for one stays runnable and is looked at again.
+    -- A lane is idle if it has no visible messages, locked or not: a cancel that has a row locked may roll
+    -- back, and inserts no bell then. A message that was claimed before its policy existed may insert no
+    -- bell at its end, either. So a lane that waits for such a message stays runnable, and is read again.
     UPDATE pgqueue_lane l
     SET turn_at = s.now,
         tat = CASE WHEN s.gap IS NULL OR s.taken = 0 THEN l.tat ELSE greatest(s.tat, s.now) + s.taken * s.gap END,
@@ -122,7 +122,7 @@ SELECT EXISTS (
     WHERE l.ctid = s.place
 ),
 -- include: noticed
--- At least one row, which tells how many lanes were reached even if they had nothing.
+-- At least one row, which tells how many lanes were reached even if they had no messages.
 SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), taken.*
 FROM (SELECT) even_so LEFT JOIN taken ON true
 ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id
@@ -146,7 +146,7 @@ WITH fast AS MATERIALIZED (
     FROM (SELECT %(channel)s::text AS channel, key, turn
           FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, turn)) lane
     CROSS JOIN LATERAL (
-        -- LATERAL, so that each lane is found by its key, whatever the statistics say.
+        -- LATERAL makes PostgreSQL find each lane by its key, for any statistics of the table.
         SELECT l.ctid, l.tat FROM pgqueue_lane l
         WHERE l.channel = %(channel)s AND l.key = lane.key
         LIMIT 1) l

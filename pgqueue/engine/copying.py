@@ -1,4 +1,4 @@
-"""Write rows as COPY reads them."""
+"""Write rows in the text format of COPY."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PIECE = 64 * 1024  # characters
 
 
 def send(cursor: Any, statement: str, lines: Iterable[str]) -> None:
-    """Send lines by a COPY. While it is open, its connection can be used for nothing else.
+    """Send lines by a COPY. Until it ends, its connection takes no other statement.
 
     Raises:
         psycopg.OperationalError: the connection was lost.
@@ -24,7 +24,7 @@ def send(cursor: Any, statement: str, lines: Iterable[str]) -> None:
             is_written = True
     except ValueError as error:
         if not is_written:
-            raise  # of a payload
+            raise  # a payload is invalid
         # A pooler that loses its server at this moment answers twice; psycopg reads one answer.
         raise psycopg.OperationalError("The connection was lost as rows were copied.") from error
 

@@ -1,6 +1,6 @@
-"""Find the row that makes a whole batch fail: try the batch, then its halves, then theirs.
+"""Find the row that makes a whole batch fail: try the batch, then its halves, then their halves.
 
-Without that, one row whose statement raises each time keeps all others waiting for ever.
+Otherwise one row whose statement raises each time would keep all other rows waiting for ever.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from pgqueue.values.escaping import logger_of
 logger = logger_of(__name__)
 
 NOBODYS = frozenset({"08", "25", "40", "53", "57", "58"})
-"""SQLSTATE classes that no row is to blame for: a lost connection, a read-only server, a conflict
-with other transactions, a lack of resources, an operator, and the file system."""
+"""SQLSTATE classes of errors that are never a row's fault: a lost connection, a read-only server, a
+conflict with other transactions, a lack of resources, an operator, and the file system."""
 LOCKED = frozenset({"55006", "55P03"})
-"""SQLSTATEs that say that another session uses what a statement needs."""
+"""SQLSTATEs of statements that need an object which another session uses."""
 NOTIFYING = "PreCommit_Notify"
-"""Where the server says that its queue of notifications is full, with the code of a fault."""
+"""The server's function that raises an error where its queue of notifications is full. By its
+SQLSTATE, this error could be a row's fault."""
 AGAIN = 60.0
 """Seconds after which a culprit is tried again: an operator may have mended it."""
 MOST = 10
@@ -38,12 +39,12 @@ R = TypeVar("R")
 
 
 def may_be_own(error: BaseException) -> bool:
-    """Return whether an error may be the fault of a row, and so come again however often."""
+    """Return whether an error may be the fault of a row, so that each further try raises it."""
     cause = error if isinstance(error, psycopg.Error) else error.__cause__
     if not isinstance(cause, psycopg.Error):
         return isinstance(error, ValueError)
     if cause.sqlstate is None:
-        # psycopg's own: it fails to send or to read a value.
+        # psycopg has raised it: it fails to send or to read a value.
         return isinstance(cause, psycopg.DataError)
     if cause.diag.source_function == NOTIFYING:
         return False
@@ -51,7 +52,7 @@ def may_be_own(error: BaseException) -> bool:
 
 
 def may_be_a_row(connection: psycopg.Connection[Any], error: BaseException) -> bool:
-    """Return whether a row may be at fault for what a statement raised, and the session is left."""
+    """Return whether a row may be at fault for a statement's error, and the session is open."""
     return not connection.closed and may_be_own(error)
 
 
@@ -70,20 +71,20 @@ def by_halves(
     error: Exception | None = None,
     is_own: Callable[[BaseException], bool] = may_be_own,
 ) -> Iterator[R]:
-    """Do something with all items; if that fails, with each half of them, and so on.
+    """Call `do` with all items; if it raises, call it with each half of them, and so on.
 
-    If no item can be at fault, the error is raised as it is. That is so for a lost connection, and
-    for an error that comes without any item, too, such as a missing table.
+    If no item is at fault, the error is raised unchanged. So it is for a lost connection, or for an
+    error that `do` raises without any items, such as a missing table.
 
     Args:
-        do: takes some of the items, and also none. After an error nothing of it may be left.
-        items: in their order; a `range` will do.
+        do: takes some of the items, also none. After an error it must leave no changes.
+        items: the items in their order; a `range` will do.
         set_aside: takes an item that fails by itself, and its error.
-        error: what was raised for all items, if they were tried already.
-        is_own: says of an error whether an item may be at fault.
+        error: the error that `do` has raised for all items; None: it was not called with them yet.
+        is_own: returns whether an item may be at fault for an error.
 
     Yields:
-        The results of `do`, one for each part, and those of `set_aside` that are not None.
+        The results of `do`, one for each part, and the results of `set_aside` but None.
     """
     if error is None:
         try:
@@ -127,9 +128,9 @@ def _halved(
 
 
 class Part(NamedTuple):
-    """The rows that a statement may take: ids from the first to the last, but for some.
+    """The rows that a statement may take: ids from the first to the last, without some of them.
 
-    A statement has this as a condition: see `within` in `engine/shared.sql`.
+    The statement has this as a condition: see `within` in `engine/shared.sql`.
     """
 
     first: int
@@ -140,7 +141,7 @@ class Part(NamedTuple):
 WHOLE = Part(-(2**63) + 1, 2**63 - 1, [])
 
 _left_out: dict[tuple[Hashable, ...], dict[Any, float]] = {}
-"""Rows, and until when they are left out, by the database, the service and the table."""
+"""The rows that are left out, each with its end, by the database, the service and the table."""
 
 
 def apart(
@@ -148,16 +149,16 @@ def apart(
 ) -> list[R]:
     """Run a statement on the rows of a table; leave out the rows that make it raise.
 
-    The row stays as it is. It is named in the log, and tried again after a minute.
+    A row that is left out stays unchanged. The log names it, and it is tried again after a minute.
 
     Args:
         connection: in a transaction, each try has a savepoint.
-        table: which has the rows, by their ids.
+        table: the table of the rows, which have ids.
         do: runs the statement on a part of the rows.
-        what: the statement does, for the log: "promote".
+        what: the name of the statement's work in the log: "promote".
 
     Returns:
-        The result of `do`; several of them if the rows were taken apart.
+        The result of `do`, or several results if the rows were divided.
     """
 
     def some(ids: Sequence[int]) -> R:
@@ -184,17 +185,17 @@ def choosing(
     attempt: Callable[[Sequence[int]], object],
     what: str,
 ) -> R:
-    """Run a statement that chooses rows in an order of its own; leave out those that make it raise.
+    """Run a statement that chooses rows in an order of its own; leave out rows that make it raise.
 
-    As `apart` does, but for statements that may not choose other rows only since one raises.
+    It is like `apart`, for statements that must not choose from a part of the rows only.
 
     Args:
         connection: in a transaction, each try has a savepoint.
-        table: which has the rows, by their ids.
-        do: runs the statement without the rows of these ids.
-        chosen: locks the rows that `do` would choose without those, and returns their ids.
-        attempt: does with rows of these ids what the statement does. That is rolled back.
-        what: the statement does, for the log: "claim".
+        table: the table of the rows, which have ids.
+        do: runs the statement without the rows of the given ids.
+        chosen: locks the rows that `do` would choose without the given ids, and returns their ids.
+        attempt: makes the statement's change to the rows of the given ids. It is rolled back.
+        what: the name of the statement's work in the log: "claim".
     """
     for _ in range(MOST):
         aside = left_out(connection, what, table)
@@ -222,14 +223,14 @@ def search(
     error: Exception,
     row: Callable[[T], str] = str,
 ) -> list[T]:
-    """Find the rows that make a statement raise, and leave them out; change nothing.
+    """Find the rows that make a statement raise, and leave them out; change no row.
 
     Args:
         connection: in a transaction.
-        items: what the statement failed with, and locked.
-        attempt: does with some of them what the statement does. That is rolled back.
-        error: what the statement raised.
-        row: returns what the log calls an item, behind its table.
+        items: the rows that the statement failed with. They are locked.
+        attempt: makes the statement's change to some of the rows. It is rolled back.
+        error: the error of the statement.
+        row: returns the name of an item in the log, which follows the name of its table.
 
     Returns:
         The rows that were found.
@@ -258,12 +259,13 @@ def delete(
     Args:
         connection: in a transaction, each try has a savepoint.
         statement: deletes the rows.
-        over: locks the same rows, and returns the ctid of each, as a text, and what names it.
-        given: the parameters of both.
-        what: the statement does, for the log: "forget workers".
+        over: locks the same rows, and returns the ctid of each, as a text, and its name for the
+            log.
+        given: the parameters of both statements.
+        what: the name of the statement's work in the log: "forget workers".
 
     Returns:
-        How many rows were deleted.
+        The number of deleted rows.
     """
     try:
         with _savepoint(connection):
@@ -300,17 +302,17 @@ def one_by_one(
     row: Callable[[T], str],
     is_own: Callable[[BaseException], bool] = may_be_own,
 ) -> Iterator[R]:
-    """Do something with each item; tell of one with which it fails, and go on.
+    """Call `do` with each item; log the items for which it raises, and go on.
 
-    For what can be done with one item only, such as to drop a table.
+    It is for work that takes one item at a time, such as the drop of a table.
 
     Args:
-        what: is done, for the log: "drop partitions".
-        row: returns what the log calls an item.
-        is_own: says of an error whether the item may be at fault; if not, the error is raised.
+        what: the name of the work in the log: "drop partitions".
+        row: returns the name of an item in the log.
+        is_own: returns whether an item may be at fault for an error. If not, the error is raised.
 
     Yields:
-        The results of `do`, but for items with which it fails.
+        The results of `do`, without the items for which it raises.
     """
     for item in items:
         try:
@@ -324,7 +326,7 @@ def one_by_one(
 
 
 class _Search(Generic[T]):
-    """Leaves out what is found, until it is too much."""
+    """Leaves out the rows that a search finds, up to `MOST` of them."""
 
     def __init__(
         self,
@@ -347,7 +349,7 @@ class _Search(Generic[T]):
 
 
 def left_out(connection: psycopg.Connection[Any], what: str, table: str) -> list[Any]:
-    """Return the rows of a table that a statement leaves out now: their ids, or what names them."""
+    """Return the rows of a table that a statement leaves out now, by their ids or their names."""
     if not _left_out:  # as nearly always
         return []
     rows, now = _left_out.get(_key(connection, what, table), {}), monotonic()
@@ -365,11 +367,11 @@ def leave_out(
     row: str | None = None,
     error: Exception,
 ) -> None:
-    """Leave out a row for a minute, and tell of it.
+    """Leave out a row for a minute, and log it.
 
     Args:
-        item: the row's id, or what names it otherwise.
-        row: the same for the log; None: as it is.
+        item: the row's id, or another name of it.
+        row: the row's name in the log; None: `item`.
     """
     rows = _left_out.setdefault(_key(connection, what, table), {})
     rows[item] = monotonic() + AGAIN
@@ -393,16 +395,16 @@ def number_left_out(connection: psycopg.Connection[Any]) -> int:
 
 
 def shown(*names: object) -> str:
-    """Return what names a row, for the log: texts in quotes."""
+    """Return the names of a row as one text for the log; texts are in quotes."""
     return ", ".join(repr(name) if isinstance(name, str) else str(name) for name in names)
 
 
 def tell(service: str, *, row: str, error: Exception) -> None:
-    """Tell that a service goes on without a row.
+    """Log that a service goes on without a row.
 
     Args:
-        row: its table, and its id there.
-        error: what the service's statement raises for it.
+        row: the row's table, and its id there.
+        error: the error that the service's statement raises for it.
     """
     said = {"service": service, "row": row, "error": in_words(error)}
     try:
@@ -414,7 +416,7 @@ def tell(service: str, *, row: str, error: Exception) -> None:
 
 
 def forget_all() -> None:
-    """Try again, from now on, all rows that were left out."""
+    """Forget which rows were left out, so that the next statements try them again."""
     _left_out.clear()
 
 
@@ -431,7 +433,7 @@ def _savepoint(connection: psycopg.Connection[Any]) -> AbstractContextManager[ob
 
 
 def _ids(connection: psycopg.Connection[Any], table: str) -> Sequence[int]:
-    """Return a range that has the ids of all rows."""
+    """Return a range that contains the ids of all rows."""
     bounds = Text("SELECT min(id), max(id) FROM {}").format(Identifier(table))
     row = connection.execute(bounds).fetchone()
     return range(row[0], row[1] + 1) if row and row[0] is not None else range(0)

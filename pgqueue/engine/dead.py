@@ -14,7 +14,7 @@ BATCH = 1000
 def replay(connection: Connection, ids: Collection[int]) -> set[int]:
     """Make dead letters ready, with all their attempts again; return the ids that were dead.
 
-    A dead child that passed on the failure of such a parent is replayed, too, and waits for it.
+    A dead child that passed on the failure of a replayed parent is replayed, too, and waits for it.
     """
     return {row[0] for row in connection.execute(SQL["replay"], {"ids": list(ids)})}
 
@@ -26,7 +26,7 @@ def discard(connection: Connection, ids: Collection[int]) -> set[int]:
 
 
 def discard_old(connection: Connection, *, keep: timedelta, limit: int = BATCH) -> int:
-    """Discard dead letters whose retention is over; return how many.
+    """Discard dead letters whose retention is over; return their number.
 
     Args:
         keep: the retention of channels that configure none.

@@ -68,7 +68,7 @@ WITH chosen AS MATERIALIZED (
 SELECT id, (SELECT count(*) FROM told) FROM gone
 
 -- name: discard_old
--- Finds the oldest of each channel by the index on claimed_at, which is before the time of death.
+-- Find the oldest dead letters of each channel by the index on claimed_at, which is before the time of death.
 WITH RECURSIVE channels AS (
     SELECT min(channel) AS channel FROM pgqueue_message WHERE state = 'dead'
     UNION ALL

@@ -1,8 +1,8 @@
 """Make messages of events, for subscriptions.
 
-The dispatch is a group behind the log, of the name "": it moves its cursor in the transaction that
-stores the messages, so each event is matched exactly once with each subscription. A subscription
-that was paused, or is new and starts further back, has a position of its own until it caught up.
+The dispatch reads the log as a group of the name "". It moves its cursor in the transaction that
+stores the messages. So each event is matched exactly once with each subscription. A subscription
+that was paused, or is new and starts further back, has its own position until it has caught up.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DeclaredSubscription(NamedTuple):
 
     Attributes:
         start: the position after which it begins, if it is new; None: the end of the log.
-        definition: a digest of the rest.
+        definition: a digest of the other columns.
     """
 
     name: str
@@ -63,14 +63,14 @@ class DeclaredSubscription(NamedTuple):
 
 
 class DispatchPosition(NamedTuple):
-    """Where the dispatch is, and the log's last position."""
+    """The position of the dispatch, and the log's last position."""
 
     cursor: int
     head: int
 
 
 class DispatchStep(NamedTuple):
-    """What a step did: events looked at, messages stored, and whether nothing is left now."""
+    """The result of a step: the events read, the messages stored, and whether no event is left."""
 
     events: int
     messages: int
@@ -86,14 +86,14 @@ def has_work(connection: Connection) -> bool | None:
 
 
 def place(connection: Cursors) -> DispatchPosition:
-    """Return where the dispatch is."""
+    """Return the position of the dispatch."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["place"])
         return DispatchPosition(*cursor.fetchone())
 
 
 def step(connection: Connection, *, limit: int = EVENTS) -> DispatchStep:
-    """Match the next events with all subscriptions that are as far; let another one catch up.
+    """Match the next events with the subscriptions that follow; help another one to catch up.
 
     Args:
         connection: in a transaction, with the isolation READ COMMITTED.
@@ -110,7 +110,7 @@ def step(connection: Connection, *, limit: int = EVENTS) -> DispatchStep:
         cursor = skipped[0]
         connection.execute(SQL["join"], {"cursor": cursor})
     gone_on = _go_on(connection, cursor, limit)
-    # The others go on meanwhile: it may be a million events behind.
+    # The lagging subscription may be a million events behind: the others do not wait for it.
     caught_up = _catch_up(connection, cursor + gone_on.events, limit)
     return DispatchStep(
         gone_on.events + caught_up.events,
@@ -120,7 +120,7 @@ def step(connection: Connection, *, limit: int = EVENTS) -> DispatchStep:
 
 
 def _go_on(connection: Connection, cursor: int, limit: int) -> DispatchStep:
-    """Match the next events with all that follow."""
+    """Match the next events with all subscriptions that follow the dispatch."""
     stretch = _stretch(connection, None, cursor, None, limit)
     if stretch.upto <= cursor:
         return DispatchStep(0, 0, is_last=True)
@@ -145,20 +145,20 @@ def _catch_up(connection: Connection, cursor: int, limit: int) -> DispatchStep:
 def _stretch(
     connection: Connection, name: str | None, after: int, most: int | None, limit: int
 ) -> MatchStretch:
-    """Return which events a step matches; note where retention has removed some before it."""
+    """Return the events that a step matches; note a gap if retention has removed some of them."""
     given = {"after": after, "most": most, "limit": limit, "bytes": BYTES}
     upto, head, floor = connection.execute(SQL["upto"], given).fetchone() or (after, after, 0)
     if after < floor:
-        error = f"Events after position {after} were removed, up to {floor}, before it saw them."
+        error = f"Retention removed unread events: after position {after}, up to {floor}."
         connection.execute(SQL["note_gap"], {"name": name, "error": error})
     return MatchStretch(max(after, floor), max(upto, floor), head)
 
 
 def declare(connection: Connection, declared: Collection[DeclaredSubscription]) -> list[str]:
-    """Store what code declares; forget what no code has declared for 30 days.
+    """Store the declared subscriptions; delete the ones that no code has declared for 30 days.
 
     Returns:
-        The names that others have used for subscriptions of their own, whose rows stay unchanged.
+        The names of subscriptions that were made without a declaration: their rows stay unchanged.
 
     Raises:
         psycopg.errors.LockNotAvailable: another session has locked a row for too long.
@@ -167,7 +167,7 @@ def declare(connection: Connection, declared: Collection[DeclaredSubscription]) 
         zip(*declared, strict=True) if declared else [[] for _ in DeclaredSubscription._fields]
     )
     given: dict[str, Any] = dict(zip(DeclaredSubscription._fields, map(list, columns), strict=True))
-    # Arrays of arrays would have to be of one length.
+    # PostgreSQL requires the arrays within an array to have one length.
     for name in ("topics", "exact"):
         given[name] = [json.dumps(each) for each in given[name]]
     with connection.transaction():
@@ -178,6 +178,6 @@ def declare(connection: Connection, declared: Collection[DeclaredSubscription]) 
 
 
 def known(connection: Connection, names: Collection[str]) -> set[str]:
-    """Return those of the names that subscriptions have."""
+    """Return the names among these that belong to subscriptions."""
     rows = connection.execute(SQL["known"], {"names": list(names)})
     return {name for (name,) in rows}

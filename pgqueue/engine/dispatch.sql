@@ -1,5 +1,5 @@
 -- name: is_active
--- What code has declared is active while a worker has it in its code, for five minutes after that.
+-- A declared subscription is active while a worker's code declares it, and for five minutes after that.
 NOT paused AND (NOT declared OR seen_at > statement_timestamp() - interval '5 minutes')
 
 -- name: has_work
@@ -21,7 +21,7 @@ FROM (
 ) b
 
 -- name: forget_expired
--- Rows that others have locked are left for the next step, here and below: the log waits for nobody.
+-- Here and below, a step leaves rows that others have locked to the next step: the log must not wait for them.
 DELETE FROM pgqueue_subscription
 WHERE name = ANY (ARRAY(
     SELECT name FROM pgqueue_subscription WHERE expires_at < statement_timestamp()
@@ -39,7 +39,7 @@ FROM (
 ON CONFLICT DO NOTHING
 
 -- name: part
--- Those that were paused, or are no longer in any worker's code, remember where they were.
+-- A subscription that was paused, or that no worker's code declares any more, keeps its position.
 UPDATE pgqueue_subscription
 SET follows = false, position = %(cursor)s
 WHERE name = ANY (ARRAY(
@@ -59,7 +59,7 @@ WHERE name = ANY (ARRAY(
     FOR NO KEY UPDATE SKIP LOCKED))
 
 -- name: skip
--- Where nobody follows, there is nothing to match until the next one begins.
+-- If no subscription follows, go on to the position at which the next one begins.
 UPDATE pgqueue_cursor c
 SET position = n.position, updated_at = statement_timestamp()
 FROM (
@@ -76,8 +76,8 @@ WHERE c."group" = '' AND c.partition = 0 AND n.position > c.position
 RETURNING c.position
 
 -- name: lagging
--- The one that is furthest behind. One that begins further ahead waits until the dispatch is there. It is
--- locked: were it paused before it is moved, its messages would be stored once more when it is resumed.
+-- The subscription that is furthest behind. One that begins further ahead waits until the dispatch is there. The
+-- row is locked: if it were paused before it is moved, its messages would be stored again when it is resumed.
 SELECT name, position FROM pgqueue_subscription
 WHERE NOT follows AND position < %(cursor)s AND
 -- include: is_active
@@ -86,7 +86,7 @@ LIMIT 1
 FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: upto
--- Up to one after which the next subscription begins, so that it is joined there.
+-- The last position of the stretch. It ends where the next subscription begins, so that this one can join there.
 SELECT coalesce(max(stretch.position), greatest(%(after)s, b.floor)), b.head, b.floor
 FROM (
 -- include: bounds
@@ -113,8 +113,8 @@ SET position = %(upto)s::bigint, follows = %(upto)s::bigint = %(cursor)s::bigint
 WHERE name = %(name)s AND NOT paused
 
 -- name: declare
--- As schedules are: a definition that was replaced comes back only after no worker has declared its
--- replacement for a minute. Which is also how long a worker may be late before one expires.
+-- Like a schedule, a replaced definition comes back only after no worker has declared its replacement for a
+-- minute. A subscription with `expires_after` has a minute more, too, since a worker may declare it late.
 INSERT INTO pgqueue_subscription AS s
     (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, max_attempts, metadata,
      expires_after, expires_at, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition, predicate, params,
@@ -155,7 +155,7 @@ WHERE s.declared AND CASE
 SELECT name FROM pgqueue_subscription WHERE name = ANY (%(names)s::text[])
 
 -- name: note_gap
--- Of those that follow, or of one.
+-- Note the error of all subscriptions that follow, or of one subscription.
 UPDATE pgqueue_subscription SET error = %(error)s
 WHERE CASE WHEN %(name)s::text IS NULL THEN follows ELSE name = %(name)s::text END
 

@@ -8,7 +8,7 @@ SQL = load(__name__)
 
 
 def due(connection: Connection, names: Collection[str]) -> dict[str, timedelta]:
-    """Return how long until each duty is due; negative where it is overdue.
+    """Return the time until each duty is due; it is negative where the duty is overdue.
 
     A duty without a row (a new one, or after a flush) gets one and is due at once.
     """
@@ -26,7 +26,7 @@ def take(connection: Connection, name: str, *, early: bool) -> bool:
 
 
 def done(connection: Connection, name: str, *, again_in: timedelta) -> None:
-    """Store that the locked duty was done, and when it is due again."""
+    """Store that the locked duty was done, and the time at which it is due again."""
     connection.execute(SQL["done"], {"name": name, "again_in": again_in})
 
 
@@ -36,5 +36,5 @@ def failed(connection: Connection, name: str) -> None:
 
 
 def postpone(connection: Connection, name: str, *, by: timedelta) -> None:
-    """Move the time at which the locked duty is due; it was not done yet."""
+    """Move the time at which the locked duty is due, without counting it as done."""
     connection.execute(SQL["postpone"], {"name": name, "by": by})

@@ -12,7 +12,7 @@ SET ran_at = clock_timestamp(), due_at = clock_timestamp() + %(again_in)s::inter
 WHERE name = %(name)s
 
 -- name: failed
--- Skipped where another session has the row: that one does the duty now.
+-- The row is skipped where another session has locked it: that session does the duty now.
 UPDATE pgqueue_duty
 SET failing_since = least(failing_since, clock_timestamp())
 WHERE name = ANY (ARRAY(SELECT name FROM pgqueue_duty WHERE name = %(name)s FOR NO KEY UPDATE SKIP LOCKED))

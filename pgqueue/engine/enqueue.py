@@ -20,7 +20,7 @@ from pgqueue.states import State
 SQL = load(__name__)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LOCKED_KEYS = 500
-"""Ordered lanes in one batch, at most: each takes a lock, and the server has about 10 000."""
+"""Ordered lanes in one batch, at most: each takes a lock, and a server has about 10 000 locks."""
 
 
 class Common(NamedTuple):
@@ -32,13 +32,13 @@ class Common(NamedTuple):
         run_at: when they are due; None: `run_after` from now, or else at once.
         expires_at: when they expire unless they were started; None: `expires_after` from now, or
             never.
-        held_for: how long they wait to be committed (two-phase); None: they are not held.
-        ordered: they run one at a time in their lane, in the order their transactions commit.
+        held_for: how long they wait for their two-phase commit; None: they are not held.
+        ordered: they run one at a time in their lane, in the order of their transactions' commits.
         dedupe_for: how long their dedupe keys are remembered; None: while the message lives.
-        replaces: replace a waiting message that has the same dedupe key.
+        replaces: whether they replace a waiting message with the same dedupe key.
         parent_id: the message whose run enqueues them.
-        flow_id: the flow that they are part of.
-        waits: they are held until the messages that they wait for have ended.
+        flow_id: their flow.
+        waits: whether they are held until their parents have ended.
     """
 
     channel: str
@@ -61,13 +61,13 @@ class Common(NamedTuple):
 
 
 class Enqueued(NamedTuple):
-    """Messages that were stored together, in the order they were given.
+    """Messages that were stored together, in the order of the call.
 
     Attributes:
         ids: None for a message that was dropped.
-        came_of: of each: stored, existing (the id is of the message that has its dedupe key),
-            replaced or dropped.
-        is_told: idle workers are notified of them when the transaction commits.
+        came_of: the result for each message: stored, existing, replaced or dropped. An existing
+            message has the same dedupe key, and the id is its id.
+        is_told: whether idle workers are notified when the transaction commits.
     """
 
     ids: Sequence[int | None]
@@ -93,20 +93,20 @@ def enqueue(
     Outside of a transaction, several messages are stored in a transaction of their own.
 
     Args:
-        keys: at least one.
+        keys: at least one key.
         payloads: JSON texts, as many as keys. The server stores some while the iterable makes the
-            next ones, so the iterable must not use the same connection.
+            next ones. So the iterable must not use the same connection.
         ids: reserved ids, as many as keys; None: new ones.
 
     Raises:
         ChannelFull: a policy's max_size is reached.
         BatchTooLarge: policies bound the size of more than `LOCKED_KEYS` of the keys.
-        ValueError: the counts differ, or more than `LOCKED_KEYS` keys are to be kept in order.
+        ValueError: the counts differ, or ordered messages have more than `LOCKED_KEYS` keys.
     """
     if not keys or (ids and len(ids) != len(keys)):
         raise ValueError(f"There are {len(keys)} keys, and {len(ids or [])} ids.")
     if common.ordered and len(set(keys)) > LOCKED_KEYS:
-        raise ValueError(f"{LOCKED_KEYS} keys may be kept in order at once, and no more.")
+        raise ValueError(f"Ordered messages may have at most {LOCKED_KEYS} keys at once.")
     if len(keys) == 1:
         if _is_plain(common) and not ids and (dedupe_keys is None or dedupe_keys[0] is None):
             [payload] = payloads
@@ -124,7 +124,7 @@ def enqueue(
 
 
 def _together(connection: Any) -> AbstractContextManager[Any]:
-    """Return a transaction where the caller has none: locks must last until the end."""
+    """Return a new transaction where the caller has none: locks must last until the end."""
     if isinstance(connection, psycopg.Connection):
         status = connection.info.transaction_status
         is_alone = connection.autocommit and status == TransactionStatus.IDLE
@@ -149,7 +149,7 @@ def keep_room(connection: Cursors, lanes: Iterable[tuple[str, str]]) -> None:
 
 
 def _check_count(cursor: Any, lanes: Collection[tuple[str, str]]) -> None:
-    """Check that the keys can be locked, where a policy limits the size of each key.
+    """Check the number of keys where a policy limits the size of each key.
 
     Raises:
         BatchTooLarge: there are more keys than one batch may lock.
@@ -213,23 +213,23 @@ def _now(
 
 
 def _full(cursor: Any, channel: str, key: str) -> ChannelFull:
-    """Return the error that says what has no room for one more: the channel, or the key."""
+    """Return the error for a channel, or a key, without room for one more message."""
     cursor.execute(SQL["rooms"], {"channels": [channel] * 2, "keys": [None, key]})
     rooms = {key: room for _, key, room in cursor.fetchall() if room is not None}
-    # Messages may have ended since: what has the least room was full.
+    # Messages may have ended since. The channel or key with the least room was full.
     fullest = min(rooms, key=rooms.__getitem__, default=None)
     return _no_room(cursor, channel, fullest, wanted=1, room=rooms.get(fullest, 0))
 
 
 def _no_room(cursor: Any, channel: str, key: str | None, *, wanted: int, room: int) -> ChannelFull:
-    """Return the error that says how many messages the channel, or its key, has and may have."""
+    """Return the error with the number of messages of the channel or key, and its max_size."""
     cursor.execute(SQL["max_sizes"], {"channel": channel, "key": key})
     sizes = cursor.fetchone()
     most = sizes[0 if key is None else 1] or 0
     return ChannelFull(
         f"The {'' if key is None else f'key {key!r} of the '}channel {channel!r} has no room for "
         f"{wanted} more: it has {most - room} messages that wait or run, and the max_size of its "
-        f"policy is {most}. Enqueue again later, or raise it by Channel({channel!r}).policy()."
+        f"policy is {most}. Enqueue again later, or raise max_size: Channel({channel!r}).policy()."
     )
 
 
@@ -244,7 +244,7 @@ def _each(
 ) -> Enqueued:
     """Store messages one by one, by the function that plain SQL uses."""
     if len(keys) > 1:
-        # First wait for all locks, then store: other transactions may wait for what is stored.
+        # First wait for all locks, then store: other transactions may wait for the stored rows.
         keep_room(connection, [(common.channel, key) for key in keys])
         if common.ordered:
             ids = ids or reserve(connection, len(keys))
@@ -272,7 +272,7 @@ def _each(
 
 
 def _admitted(cursor: Any, common: Common, keys: Sequence[str]) -> list[bool] | None:
-    """Return for each message whether its channel and its key have room; None: all have."""
+    """Return for each message whether its channel and its key have room; None: all have room."""
     _check_count(cursor, {(common.channel, key) for key in keys})
     asked = [None, *set(keys)]
     cursor.execute(SQL["rooms"], {"channels": [common.channel] * len(asked), "keys": asked})
@@ -304,9 +304,9 @@ def _copy(
     ids: Sequence[int],
     admitted: Sequence[bool] | None,
 ) -> Enqueued:
-    """Store many messages by COPY, which is cheaper than INSERT but can't check for conflicts.
+    """Store many messages by COPY, which is cheaper than INSERT but does not check for conflicts.
 
-    A producer's role may not COPY: a function of the database stores each message for it.
+    A producer's role has no right to COPY: a function of the database stores each of its messages.
     """
     cursor.execute(SQL["begun"], {**common._asdict(), "keys": list(set(keys))})
     state, run_at, created_at, expires_at, lease_until, governed, may_copy = cursor.fetchone()

@@ -1,5 +1,5 @@
--- Producers only insert: nothing here waits for another transaction or makes one wait, except for
--- messages that are ordered, deduplicated or limited in number.
+-- Producers only insert. They neither wait for other transactions nor make them wait, except for messages
+-- that are ordered, deduplicated or limited in number.
 
 -- name: enqueue
 -- A function, so that plain SQL can store messages in the same way. Its plans are kept, while Django's
@@ -12,15 +12,15 @@ FROM pgqueue_enqueue_v2(
     %(flow_id)s, %(waits)s)
 
 -- name: enqueue_now
--- The same for the most frequent case, with fewer parameters.
+-- Enqueue a message in the most frequent case, with fewer parameters.
 SELECT pgqueue_enqueue_now_v1(
     %(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, %(body)s, %(metadata)s::jsonb, %(options)s::jsonb,
     %(priority)s::smallint, %(max_attempts)s, %(expires_at)s, %(expires_after)s, %(parent_id)s)
 
 -- name: enqueue_each
--- Several messages with dedupe keys, stored in the order of these keys, so that two producers of the
--- same keys do not deadlock (the batches in Python sort them in the same way). Ordered messages have their ids
--- already. The results are returned in the order of the input.
+-- Store several messages in the order of their dedupe keys, so that two producers of the same keys do not
+-- deadlock. The batches in Python sort messages in the same way. Ordered messages have their ids already. The
+-- results are returned in the order of the input.
 SELECT stored.id, stored.state, stored.due_at, stored.created_at, stored.is_told, stored.came_of
 FROM (
     SELECT number, payload, body, key, dedupe_key, id
@@ -40,7 +40,7 @@ ORDER BY each.number
 SELECT pgqueue_reserve_v1(%(count)s)
 
 -- name: keep_order
--- Takes the locks before the ids, and in the order of the lanes, as every transaction does that takes several.
+-- Take the locks before the ids, and in the order of the lanes, as every transaction with several locks does.
 -- include: order_kept
 
 -- name: rooms
@@ -49,14 +49,14 @@ SELECT pgqueue_reserve_v1(%(count)s)
 -- include: rooms_kept
 
 -- name: max_sizes
--- That of the channel, and that of the key: its own policy replaces what holds for each.
+-- The max_size of the channel, and of the key: the key's own policy replaces the policy for each key.
 SELECT (SELECT max_size FROM pgqueue_policy WHERE channel = %(channel)s AND scope = 'channel'),
        (SELECT max_size FROM pgqueue_policy
         WHERE channel = %(channel)s AND (scope = 'each' OR scope = 'key' AND key = %(key)s)
         ORDER BY scope DESC LIMIT 1)
 
 -- name: bounds_keys
--- Whether a policy limits the size of keys in one of these channels.
+-- Return whether a policy limits the size of keys in a channel of the list.
 SELECT EXISTS (
     SELECT FROM pgqueue_policy
     WHERE channel = ANY (%(channels)s::text[]) AND max_size IS NOT NULL AND scope IN ('each', 'key'))
@@ -83,8 +83,8 @@ COPY pgqueue_message
 FROM STDIN
 
 -- name: copied
--- Bells, notices and notifications for all messages of one COPY. It does not read the stored rows:
--- that would make a SERIALIZABLE producer conflict with workers.
+-- Bells, notices and notifications for all messages of one COPY. The statement does not read the stored
+-- rows: a read would make a SERIALIZABLE producer conflict with workers.
 WITH rung AS (
     INSERT INTO pgqueue_bell (channel, key)
     SELECT %(channel)s, key FROM unnest(%(keys)s::text[]) AS k (key)

@@ -1,4 +1,4 @@
-"""How errors are stored with a message."""
+"""The form in which errors are stored with a message."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TEXTS = ("worker", "class", "message", "traceback", "at", "release")
 
 
 def is_conflict(error: BaseException | None) -> bool:
-    """Say whether others were in the way of a transaction, so that it should run again.
+    """Return whether a transaction failed by a conflict with others, so that it should run again.
 
-    Also where the task raised something else over it. But what a task asks for by an EndOfRun,
-    it gets.
+    A conflict also counts if the task raised another error because of it. An EndOfRun does not
+    count: the task gets the end that it asks for.
     """
     return isinstance(error, Exception) and is_caused_by(
         error, SerializationFailure, DeadlockDetected
@@ -33,7 +33,7 @@ def is_conflict(error: BaseException | None) -> bool:
 
 
 def pause() -> float:
-    """Return how long to wait after a conflict: at random, or both sides meet again."""
+    """Return a random time to wait after a conflict, so that the two sides do not meet again."""
     return random.uniform(0, LONGEST_PAUSE)  # noqa: S311
 
 
@@ -42,11 +42,11 @@ def describe(error: BaseException, *, attempt: int, worker: str, parent: int | N
 
     Its traceback begins at the user's own frame, if there is one (see `tracebacks`).
 
-    Never raises because of the error: where its class, its text or its traceback can't be
-    formatted, whatever that raises (even SystemExit), the entry says so in their place.
+    It never raises because of the error. Formatting its class, text or traceback may raise, even
+    SystemExit; the entry then says so in their place.
 
     Args:
-        parent: the message before it in its flow whose failure this error passes on.
+        parent: the parent in the flow whose failure this error passes on.
     """
     kind = type(error)
     entry: dict[str, Any] = {
@@ -57,7 +57,7 @@ def describe(error: BaseException, *, attempt: int, worker: str, parent: int | N
         "traceback": _text(lambda: tracebacks.text(error))[-TRACEBACK_LIMIT:],
     }
     if release := settings().release:
-        # A worker's row is gone a day after the worker: the error has to say it itself.
+        # A worker's row is deleted a day after the worker's end. So the error names the release.
         entry["release"] = release
     if parent is not None:
         entry["parent"] = parent
@@ -65,7 +65,7 @@ def describe(error: BaseException, *, attempt: int, worker: str, parent: int | N
 
 
 def entries(stored: Any) -> list[dict[str, Any]]:
-    """Return the errors of a message in the form that `describe` gives them, whatever was stored.
+    """Return the errors of a message in the form of `describe`, for any stored value.
 
     Args:
         stored: the column's value, parsed or as JSON.
@@ -92,7 +92,7 @@ def _entry(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(form: Callable[[], str]) -> str:
-    """Return the text that a function of the user forms, in a way that can be stored."""
+    """Return the text that a function of the user forms, without unstorable characters."""
     try:
         return _storable(form())
     except BaseException as second:
@@ -100,5 +100,5 @@ def _text(form: Callable[[], str]) -> str:
 
 
 def _storable(text: str) -> str:
-    # PostgreSQL's jsonb takes neither NUL nor half a surrogate pair.
+    # PostgreSQL's jsonb refuses NUL and half a surrogate pair.
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,4 +1,4 @@
-"""The partitions of the log, a million positions each: made ahead, so that no sequencer waits."""
+"""Make the partitions of the log, a million positions each, ahead of time: no sequencer waits."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ SQL = load(__name__)
 TABLE = "pgqueue_event"
 SIZE = 1_000_000
 LASTING = timedelta(minutes=2)
-"""How long the partitions made ahead are to last, at the pace of the last million events."""
+"""How long the partitions made ahead must last, at the pace of the last million events."""
 MOST_AHEAD = 10
-"""Whole partitions beyond the one that is being filled: each costs readers some microseconds."""
+"""Partitions beyond the current one, at most: each costs readers some microseconds."""
 FOR_EVER = timedelta(days=365)
 
 
 def ensure(connection: Connection) -> int:
-    """Make the partitions that are missing; return how many.
+    """Make the partitions that are missing; return their number.
 
-    A partition that can't be made is named in the log, and keeps no other.
+    If the making of a partition fails, the log names it, and the others are made all the same.
     """
     given = {"size": SIZE, "ahead": _ahead(_pace(connection))}
     rows = connection.execute(SQL["missing"], given).fetchall()
@@ -49,7 +49,7 @@ def _name(number: int) -> str:
 
 
 def lasting(connection: Connection) -> timedelta:
-    """Return how long the partitions last that `ensure` makes ahead, as fast as events come now."""
+    """Return how long the partitions of `ensure` last, at the present rate of events."""
     pace = _pace(connection)
     return min(FOR_EVER, _ahead(pace) * pace)
 
@@ -59,7 +59,7 @@ def _ahead(pace: timedelta) -> int:
 
 
 def _pace(connection: Connection) -> timedelta:
-    """Return how long a partition lasts."""
+    """Return the time in which events fill a partition."""
     row = connection.execute(SQL["pace"], {"size": SIZE}).fetchone()
     seconds = row and row[0]
     return (
@@ -68,6 +68,6 @@ def _pace(connection: Connection) -> timedelta:
 
 
 def _make(connection: Connection, schema: str, number: int) -> bool:
-    """Make a partition; return False if another session has just made it."""
+    """Make a partition; return False if another session has made it meanwhile."""
     first, end = number * SIZE, (number + 1) * SIZE
     return partitioning.make(connection, schema, TABLE, _name(number), first=first, end=end)

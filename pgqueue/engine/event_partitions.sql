@@ -1,6 +1,6 @@
 -- name: missing
--- From the one that the next position belongs to; in the schema of the log, which need not be first in the
--- search_path.
+-- The missing partitions, from the one of the next position on, with the schema of the log, which need not be first
+-- in the search_path.
 WITH next AS (
     SELECT greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
                     (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) + 1 AS position
@@ -18,7 +18,7 @@ WHERE log.oid = 'pgqueue_event'::regclass
 ORDER BY number
 
 -- name: pace
--- In how many seconds a partition is filled, by the time that the last million events took, or all of them.
+-- The seconds in which a partition is filled, by the time of the last million events, or of all events if fewer.
 WITH head AS MATERIALIZED (
     SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1
 )

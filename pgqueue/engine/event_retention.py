@@ -1,8 +1,8 @@
-"""Drop what the log need not keep any more: whole partitions, from its front.
+"""Drop the partitions of the log whose retention is over, from its front.
 
-The first partition goes once it is full, its youngest event is too old, and all have passed it who
-must get every event: groups, subscriptions and, if so asked, exports. The floor is raised before:
-who reads from behind it is told so.
+The first partition is dropped once it is full, its youngest event is too old, and all groups and
+subscriptions have passed it. On request, exports must have passed it, too. The floor is raised
+before the drop. So a reader with a position below the floor gets an error.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ def drop(
 ) -> int | None:
     """Drop the first partition if its retention is over, as `partitioning.drop` does.
 
-    There may be more: the next call continues with the next one.
+    The next call continues with the next partition.
 
     Args:
         connection: in autocommit, and used for nothing else: its time-outs are changed.
         keep: how long an event is kept at least.
-        max_age: after which it goes even if a group has not passed it; None: never.
-        exports_first: it goes only after all targets of exports have it.
+        max_age: the age at which a partition is dropped even if a group has not passed it; None:
+            it waits for all groups.
+        exports_first: drop a partition only after all targets of exports have its events.
 
     Returns:
-        How many partitions were dropped; None: another session is dropping some.
+        The number of dropped partitions; None: another session is dropping some.
 
     Raises:
         psycopg.errors.LockNotAvailable: another session reads the log for too long.
@@ -56,7 +57,7 @@ def waits_for(
     max_age: timedelta | None = None,
     exports_first: bool = False,
 ) -> list[str]:
-    """Return whom the drop of a partition waits for that is over otherwise: "group mails"."""
+    """Return the readers that keep a partition beyond its retention, such as "group mails"."""
     for past in partitioning.kept(connection, _log(connection, keep, None, exports_first)):
         if _is_older(connection, past, keep) and not _is_older(connection, past, max_age):
             return _behind(connection, past, exports_first)
@@ -83,24 +84,24 @@ def _log(
 
 
 def _given(connection: Connection) -> Mapping[str, Any]:
-    # The head is looked for once: that reads each partition, and they may be locked later.
+    # The head is read once: this reads each partition, and a later step may lock them.
     return {"size": SIZE, "head": log.bounds(connection).head}
 
 
 def _last(past: PartitionToDrop) -> int:
-    """Return the last position of a partition, which is full."""
+    """Return the last position of a full partition."""
     number = int(past.name.rpartition("_")[2])
     return (number + 1) * SIZE - 1
 
 
 def _behind(connection: Connection, past: PartitionToDrop, exports_first: bool) -> list[str]:
-    """Return who has not passed a partition yet."""
+    """Return the names of the readers that have not passed a partition yet."""
     given = {"last": _last(past), "exports_first": exports_first}
     return [name for (name,) in connection.execute(SQL["behind"], given)]
 
 
 def _is_older(connection: Connection, past: PartitionToDrop, age: timedelta | None) -> bool:
-    """Return whether all events of a partition are older; None: older than any."""
+    """Return whether all events of a partition are older than `age`; None: False."""
     if age is None:
         return False
     older = Text(SQL["is_older"]).format(table=past.table)

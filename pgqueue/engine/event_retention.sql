@@ -1,6 +1,6 @@
 -- name: past
--- The first partition if it is full, and those whose drop was begun and interrupted. Positions are dropped
--- from the front only: the floor says that everything before it is gone.
+-- The first partition if it is full, and partitions whose drop was interrupted. Positions are dropped from the front
+-- only: the floor means that all events before it are deleted.
 WITH
 -- include: parts
 , first AS (
@@ -17,13 +17,13 @@ WHERE is_marked OR CASE
 ORDER BY NOT is_pending, substring(relname FROM '[0-9]+$')::bigint
 
 -- name: is_older
--- By the BRIN index, in no time: nearly all of a partition's blocks are older, or the first one is not.
+-- The BRIN index answers this at once: nearly all blocks of a partition are older, or already the first one is not.
 SELECT NOT EXISTS (SELECT FROM {table} WHERE created_at >=
 -- include: retained_at
     - %(age)s::interval)
 
 -- name: behind
--- Who has not yet passed a position.
+-- The readers that have not passed a position yet.
 SELECT name
 FROM (
 -- include: passed
@@ -32,8 +32,8 @@ WHERE position < %(last)s::bigint
 ORDER BY name
 
 -- name: passed
--- All who must get every event, and the last position that each has passed. Subscriptions that follow are where
--- the dispatch is: the group without a name, of which nobody needs anything where there are none.
+-- The readers that must get every event, and the last position that each has passed. Subscriptions that follow have
+-- the position of the dispatch, the group without a name. Without any subscription the dispatch does not count.
 SELECT CASE "group" WHEN '' THEN 'the dispatch' ELSE 'group ' || "group" END AS name, min(position) AS position
 FROM pgqueue_cursor
 WHERE "group" <> '' OR EXISTS (SELECT FROM pgqueue_subscription)
@@ -41,7 +41,7 @@ GROUP BY "group"
 UNION ALL
 SELECT 'subscription ' || name, position FROM pgqueue_subscription WHERE NOT follows
 UNION ALL
--- A target of another database, or beyond the end of the log, tells of another log: what it says counts for nothing.
+-- A target of another database, or with a position beyond the end of the log, belongs to another log: it counts as 0.
 SELECT 'export ' || target, CASE WHEN event_position <= greatest(
     (SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
     (SELECT position FROM pgqueue_log_floor WHERE log = 'event')) AND database =

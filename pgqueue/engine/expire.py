@@ -9,7 +9,7 @@ BATCH = 1000
 
 
 def expire(connection: Connection, *, limit: int = BATCH) -> int:
-    """End messages whose hold or expiry time is over as expired; return how many."""
+    """End messages whose hold or expiry time is over as expired; return their number."""
 
     def some(part: Part) -> int:
         given = {**part._asdict(), "limit": limit}
@@ -19,7 +19,7 @@ def expire(connection: Connection, *, limit: int = BATCH) -> int:
 
 
 def forget(connection: Connection, *, limit: int = BATCH) -> int:
-    """Delete remembered dedupe keys whose time is over; return how many."""
+    """Delete remembered dedupe keys whose time is over; return their number."""
     given = {"limit": limit}
     return delete(
         connection,

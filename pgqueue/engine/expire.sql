@@ -1,6 +1,6 @@
 -- name: expire
--- Ends a message at its hold's deadline or its own expires_at, whichever is earlier. Running messages
--- are not ended. All held messages are read: an index on lease_until would make each heartbeat write to it.
+-- End messages at the deadline of their hold or at their expires_at, whichever is earlier, but no running ones.
+-- All held messages are read: with an index on lease_until, each heartbeat would write to it.
 WITH over AS MATERIALIZED (
     SELECT id FROM (
         SELECT id FROM pgqueue_message
@@ -36,7 +36,7 @@ WHERE (channel, dedupe_key) IN (
     FOR UPDATE SKIP LOCKED)
 
 -- name: over
--- Without their keys, which may be secret.
+-- The dedupe keys are not returned, since they may be secret.
 SELECT ctid::text, channel FROM pgqueue_dedupe
 WHERE expires_at <=
 -- include: retained_at

@@ -1,4 +1,4 @@
-"""How far history was exported: retention may wait for it."""
+"""The progress of exports of history: retention may wait for them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pgqueue.engine.values import Connection, Position
 SQL = load(__name__)
 
 NOTHING = Position(0, 0)
-"""Before all rows of history."""
+"""The position before all rows of history."""
 COUNTED = 100_000
-"""Rows that are counted, at most."""
+"""Rows that `behind` counts, at most."""
 
 
 class ExportTarget(NamedTuple):
-    """Where history is exported to, the last row there, and the seconds since the last export."""
+    """A target of exports of history, its last row, and the seconds since the last export."""
 
     name: str
     last: Position
@@ -24,9 +24,9 @@ class ExportTarget(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """What is not exported yet: how many messages, and the seconds since the first of them ended.
+    """The number of messages that are not exported, and the seconds since the first one's end.
 
-    Of more than `COUNTED` messages, one more than that.
+    A number of `COUNTED` + 1 stands for any larger number.
     """
 
     messages: int
@@ -34,18 +34,18 @@ class Behind(NamedTuple):
 
 
 def targets(connection: Connection) -> list[ExportTarget]:
-    """Return all targets; first that which is furthest behind."""
+    """Return all targets; the one that is furthest behind comes first."""
     rows = connection.execute(SQL["targets"])
     return [ExportTarget(name, Position(txid, id), silent) for name, txid, id, silent in rows]
 
 
 def passed(connection: Connection) -> Position:
-    """Return the last row of history that all targets have; without any target, one before all."""
+    """Return the last row of history that all targets have; without a target, `NOTHING`."""
     return next((each.last for each in targets(connection)), NOTHING)
 
 
 def behind(connection: Connection, exported: Position) -> Behind:
-    """Return what of history is after a position."""
+    """Return the number of messages after a position of history, and the age of the first one."""
     row = connection.execute(
         SQL["behind"], {"txid": exported.txid, "id": exported.id, "limit": COUNTED + 1}
     ).fetchone()

@@ -1,6 +1,6 @@
 -- name: targets
--- An export of another database, such as one of which this is a copy, counts for nothing. An export whose transaction
--- numbers this cluster has not reached tells of a later state, and counts for nothing, too.
+-- An export of another database counts as 0, for example if this database is its copy. An export with transaction
+-- numbers that this cluster has not reached is of a later state, and counts as 0, too.
 SELECT target,
        CASE WHEN txid < pg_snapshot_xmax(pg_current_snapshot())::text::bigint AND database =
 -- include: identity
@@ -10,7 +10,7 @@ FROM pgqueue_export
 ORDER BY 2, 3, target
 
 -- name: behind
--- By the index that streams read.
+-- The statement uses the index of streams.
 SELECT (SELECT count(*) FROM (
             SELECT FROM pgqueue_history WHERE (txid, id) > (%(txid)s::bigint, %(id)s::bigint) LIMIT %(limit)s) s),
        coalesce((

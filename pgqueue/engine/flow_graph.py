@@ -1,13 +1,14 @@
-"""What pages show of flows: their messages in groups, what waits for what, and what took longest.
+"""Read flows for pages: their messages in groups, the waits between these, and the critical path.
 
-Each statement reads a bounded number of rows. Of a flow within `MEMBERS` and `WAITS`, everything is
-looked at: siblings (messages of one task that wait for the same ones, and that the same ones wait
-for) are one node, and the critical path is known. Of a larger one, and of one with too many nodes
-to draw, each task is a node; what these wait for is read off a few messages of each.
+Each statement reads a bounded number of rows. A flow within `MEMBERS` and `WAITS` is read as a
+whole. Siblings are messages of one task with the same parents and the same children; they are one
+node. In a larger flow, or one with too many nodes to draw, each task is a node. Its waits are read
+from a few messages of each task.
 
 The critical path is the chain of messages each of which was the last parent to end before its child
 began, back from the message that ended last. A child becomes ready when the last of its parents
-ends: so the flow would have ended earlier only if one of these had been faster, or had waited less.
+ends. So the flow would have ended earlier only if a message of this chain had run faster, or had
+waited less.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from pgqueue.values.readable import reading
 SQL = load(__name__)
 
 MEMBERS = 20_000
-"""Messages up to which a flow is looked at as a whole."""
+"""The most messages of a flow that is read as a whole."""
 WAITS = 50_000
 COUNTED = 200_000
-"""Messages that are counted, live ones and ended ones each."""
+"""Live messages that are counted, at most, and ended ones as many."""
 SINGLY = 30
-"""Messages up to which each is a node of its own."""
+"""The most messages of a flow in which each message is a node."""
 NODES = 60
 """Nodes that are drawn, at most."""
 TASKS = 1000
 """Tasks of a flow whose messages are counted, at most."""
 STEPS = 1000
-"""Messages up to which the critical path is followed back."""
+"""The most messages of the critical path that are followed back."""
 NEAR = 10
-"""Waits of a message that are looked at, for those between tasks."""
+"""Waits of a message that are read to find the waits between tasks."""
 RELATIVES = 10_000
-"""Parents of a message that are looked at, to find what it waits for."""
+"""Parents of a message that are read to find the ones that it waits for."""
 
 
 class Relative(NamedTuple):
@@ -70,15 +71,16 @@ class CriticalMessage(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FlowNode:
-    """A message of a flow, or several.
+    """A message of a flow, or several siblings.
 
     Attributes:
-        id: the lowest id of them.
-        words: how many are in which state, or had which outcome.
-        started_at, finished_at: when the first of them began, and the last one ended.
-        ran: for how long one ran, in the mean.
-        path: which of them are on the critical path.
-        samples: ids of a few of them.
+        id: the lowest id of its messages.
+        words: the number of its messages by their state or outcome.
+        started_at: when the first of its messages began.
+        finished_at: when the last of its messages ended.
+        ran: the mean time of a run.
+        path: the ids of its messages on the critical path.
+        samples: ids of a few of its messages.
     """
 
     id: int
@@ -94,16 +96,16 @@ class FlowNode:
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """A flow as it is drawn.
+    """A flow in the form for its drawing.
 
     Attributes:
-        nodes: in the order of their ids.
+        nodes: its nodes, in the order of their ids.
         waits: pairs of nodes' ids: the second waits for the first.
-        critical: those of `waits` that are on the critical path.
-        words: how many messages of the flow are in which state, or had which outcome.
+        critical: the pairs of `waits` on the critical path.
+        words: the number of the flow's messages by their state or outcome.
         steps: the critical path, as far as it was followed back, the first message first.
         by_task: whether each node is a task.
-        is_whole: whether all messages and waits were looked at.
+        is_whole: whether all messages and waits were read.
     """
 
     nodes: Sequence[FlowNode]
@@ -116,7 +118,7 @@ class Graph:
 
 
 def graph_of(connection: Cursors, flow_id: int) -> Graph:
-    """Return a flow as it is drawn."""
+    """Return a flow in the form for its drawing."""
     tasks = [*map(_node, _rows(connection, "tasks", **_of(flow_id, members=COUNTED), limit=TASKS))]
     words = sum((Counter(task.words) for task in tasks), Counter())
     path, is_whole = list[int](), words.total() <= MEMBERS
@@ -172,7 +174,7 @@ def _by_task(
 
 
 def _critical_path(connection: Cursors, flow_id: int) -> tuple[list[int], bool]:
-    """Return its ids, the first one first, and whether all waits were looked at."""
+    """Return the ids of the critical path, first to last, and whether all waits were read."""
     given = {"flow_id": flow_id, "members": MEMBERS + 1, "waits": WAITS + 1}
     [[last, waits, text]] = _rows(connection, "last_parents", **given)
     if last is None or waits > WAITS:
@@ -189,22 +191,22 @@ def _steps(connection: Cursors, path: Sequence[int]) -> list[CriticalMessage]:
 
 
 def parents(connection: Cursors, flow_id: int, id: int, *, limit: int) -> list[Relative]:
-    """Return what a message waits or waited for, those with the lowest ids."""
+    """Return the parents of a message with the lowest ids."""
     return _relatives(connection, "parents", flow_id=flow_id, id=id, limit=limit)
 
 
 def children(connection: Cursors, id: int, *, limit: int) -> list[Relative]:
-    """Return what waits or waited for a message; any, if there are more."""
+    """Return children of a message, in no order: `limit` of them at most."""
     return _relatives(connection, "children", id=id, limit=limit)
 
 
 def missing(connection: Cursors, id: int, *, limit: int) -> list[Relative]:
-    """Return what a message still waits for: parents that have not ended, or are dead."""
+    """Return the parents that a message still waits for: they have not ended, or are dead."""
     return _relatives(connection, "missing", id=id, limit=limit, bound=RELATIVES)
 
 
 def on_failure(connection: Cursors, id: int) -> str | None:
-    """Return what becomes of a message that waits if a parent fails; None: it does not wait."""
+    """Return the reaction of a waiting message to a parent's failure; None: it does not wait."""
     row = next(iter(_rows(connection, "on_failure", id=id)), None)
     return row[0] if row else None
 
@@ -212,7 +214,7 @@ def on_failure(connection: Cursors, id: int) -> str | None:
 def last_end(
     connection: Cursors, flow_id: int, id: int, *, before: datetime
 ) -> tuple[int, datetime] | None:
-    """Return the parent that ended last before a moment, and when; None: none is known."""
+    """Return the parent that ended last before a moment, and its end; None: none is known."""
     given = {"flow_id": flow_id, "id": id, "bound": RELATIVES, "before": before}
     row = next(iter(_rows(connection, "last_end", **given)), None)
     return (row[0], row[1]) if row else None

@@ -1,5 +1,5 @@
 -- name: members
--- Of what has not ended, only a run that goes on has begun.
+-- Among the messages that have not ended, only running ones have begun.
 members AS MATERIALIZED (
     (SELECT id, task,
 -- include: member_word
@@ -17,19 +17,19 @@ waits AS MATERIALIZED (
 )
 
 -- name: by_word
--- Follows "SELECT": of members in the same group and state. `path` are the ids on the critical path.
+-- Columns of a SELECT, for members in the same group and state. `path` has the ids on the critical path.
        word, count(*) AS number, min(id) AS id, max(id) AS last_id, min(started_at) AS started_at,
        max(finished_at) AS finished_at, sum(finished_at - started_at) AS ran, count(finished_at - started_at) AS timed,
        string_agg(id::text, ',') FILTER (WHERE id = ANY (%(path)s::bigint[])) AS path
 
 -- name: by_group
--- Follows "SELECT": of the states of a group.
+-- Columns of a SELECT, for all states of a group.
        min(id), max(task), sum(number)::bigint, json_object_agg(word, number)::text, min(started_at), max(finished_at),
        sum(ran) / nullif(sum(timed), 0)::float8, string_agg(path, ','),
        array_agg(id) || array_agg(last_id)
 
 -- name: tasks
--- The members by task: all of them, as far as a page counts.
+-- The members by task, up to the number of messages that a page counts.
 WITH
 -- include: members
 , by_word AS (
@@ -42,8 +42,8 @@ SELECT
 FROM by_word GROUP BY task ORDER BY min(id) LIMIT %(limit)s
 
 -- name: siblings
--- The members of one task that wait for the same ones, and that the same ones wait for. Sets of ids are compared by
--- the XOR of their hashes, which needs no order. `singly`: each is a group of its own.
+-- Groups of members of one task with the same parents and the same children. Sets of ids are compared by the XOR of
+-- their hashes, which needs no order. `singly`: each member is a group of its own.
 WITH
 -- include: members
 ,
@@ -63,12 +63,12 @@ SELECT
 FROM by_word GROUP BY task, above, below, own ORDER BY min(id) LIMIT %(limit)s
 
 -- name: between
--- What waits for what, of some members.
+-- The waits between some members: parent and child.
 SELECT parent_id, child_id FROM pgqueue_dependency
 WHERE flow_id = %(flow_id)s AND child_id = ANY (%(ids)s::bigint[]) AND parent_id = ANY (%(ids)s::bigint[])
 
 -- name: between_tasks
--- Which task's members wait for which, by a few of each.
+-- The waits between tasks, parent and child, read from a few members of each task.
 WITH near AS MATERIALIZED (
     SELECT p.parent_id AS other, NULL AS parent, s.task AS child
     FROM unnest(%(ids)s::bigint[], %(tasks)s::text[]) s (id, task) CROSS JOIN LATERAL (
@@ -81,15 +81,15 @@ WITH near AS MATERIALIZED (
 )
 SELECT DISTINCT coalesce(near.parent, found.task), coalesce(near.child, found.task)
 FROM near CROSS JOIN LATERAL (
-    -- Not of another flow, which this one waits for, or which waits for this one.
+    -- A parent or child may belong to another flow, which this flow waits for, or which waits for it. Leave it out.
     SELECT m.task FROM pgqueue_message m WHERE m.id = near.other AND m.flow_id = %(flow_id)s
     UNION ALL
     SELECT h.task FROM pgqueue_history h WHERE h.id = near.other AND h.flow_id = %(flow_id)s
     LIMIT 1) found
 
 -- name: last_parents
--- What ended last; how many waits there are, up to the bound; and of each member that ended, which parent was the
--- last to end before it began.
+-- The id of the member that ended last, and the number of waits, up to the bound. For each member that ended, the
+-- parent that was the last to end before the member began.
 WITH ended AS MATERIALIZED (
     SELECT id, coalesce(started_at, finished_at) AS began_at, finished_at
     FROM pgqueue_history WHERE flow_id = %(flow_id)s LIMIT %(members)s
@@ -106,12 +106,12 @@ SELECT (SELECT id FROM ended ORDER BY finished_at DESC, id DESC LIMIT 1),
        (SELECT json_object_agg(child, parent)::text FROM lasts)
 
 -- name: times
--- When messages that ended were stored, began and ended.
+-- The times at which ended messages were stored, began and ended.
 SELECT id, task, outcome, created_at, started_at, finished_at FROM pgqueue_history WHERE id = ANY (%(ids)s::bigint[])
 
 -- name: parents
--- What a message waits or waited for, those with the lowest ids. By ranges: with constants, the order would come down
--- to that of the parents, and the planner might walk their index through all flows.
+-- The parents of a message with the lowest ids. The conditions are ranges: with constants, only the parents' ids would
+-- be left of the order, and the planner might walk the index of parents through all flows.
 SELECT found.*
 FROM (
     SELECT parent_id AS id FROM pgqueue_dependency
@@ -123,7 +123,7 @@ CROSS JOIN LATERAL (
 ORDER BY found.id
 
 -- name: children
--- Some of what waits or waited for a message: no index has them in an order.
+-- Some children of a message: no index has them in an order.
 SELECT found.*
 FROM (SELECT child_id AS id FROM pgqueue_dependency WHERE parent_id = %(id)s LIMIT %(limit)s) relative
 CROSS JOIN LATERAL (
@@ -140,7 +140,7 @@ ORDER BY found.id
     LIMIT 1
 
 -- name: missing
--- The parents that a message still waits for: none of them is before the one that it watches.
+-- The parents that a message still waits for. None of them has a lower id than the parent that it watches.
 SELECT m.id, m.task,
 -- include: member_word
 FROM pgqueue_blocked b
@@ -160,7 +160,7 @@ LIMIT %(limit)s
 SELECT on_failure FROM pgqueue_blocked WHERE message_id = %(id)s
 
 -- name: last_end
--- The parent that ended last before a moment. Found among those of one message, up to a bound: beyond, none is.
+-- The parent that ended last before a moment, among a bounded number of the message's parents.
 SELECT h.id, h.finished_at
 FROM (
     SELECT parent_id FROM pgqueue_dependency

@@ -1,13 +1,13 @@
 """Messages that wait for other messages of their flow.
 
-A message that waits is held, without a time at which the hold ends. An end only inserts a bell, as
-for lanes. The router (`route`) then moves on whatever watches the message that ended: so two ends
-that commit at once never miss each other, and no settle waits.
+A message that waits is held, without a time at which the hold ends. When a message ends, its settle
+only inserts a bell, as for lanes. The router (`route`) then moves on the messages that watch the
+ended one. So two ends that commit at once never miss each other, and no settle waits.
 
-A message that waits watches one parent: the one with the lowest id of those that have not ended.
-Ids only grow, and what has ended does not begin again, so that the watch moves upwards: a message
-with 100 000 parents costs one walk over them, however their ends are spread. One that runs whatever
-becomes of them passes the dead ones, which may be replayed: so it walks once more, at the end.
+A waiting message watches one parent: the parent with the lowest id that has not ended. Ids only
+grow, and an ended message does not begin again. So the watch moves upwards, and a message with
+100 000 parents costs one walk over them, in any order of their ends. With on_failure "run", a
+message passes dead parents, which may be replayed. So it walks once more, at the end.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ LATCH = "pgqueue.tasks.latches.wait_for_flow"
 BATCH = 10_000
 NO_NAMES: Mapping[str, int] = MappingProxyType({})
 WIDTH = 5_000
-"""Messages that one statement of the router lets go or cancels. The rest has a bell again."""
+"""Messages that one statement of the router releases or cancels. A new bell rings for the rest."""
 TURNS = 50
-"""Steps of a chain that the router cancels in one transaction. What follows has its own bells."""
+"""Steps of a chain that the router cancels in one transaction. Bells ring for the later steps."""
 
 
 class Waits(NamedTuple):
     """A message that waits for its parents.
 
     Attributes:
-        parents: in ascending order, at least one.
+        parents: the ids of its parents in ascending order, at least one.
         on_failure: wait, cancel or run.
     """
 
@@ -60,7 +60,7 @@ class Waits(NamedTuple):
 
 
 class Freed(NamedTuple):
-    """The lane of a message that waits no more."""
+    """The lane of a message that no longer waits."""
 
     channel: str
     key: str
@@ -81,9 +81,9 @@ class CameTo(NamedTuple):
     """The state of a flow that a message of another flow waits for.
 
     Attributes:
-        goes_on: whether a message of it has neither ended nor died.
+        goes_on: whether one of its messages has neither ended nor died.
         dead: the number of its dead messages.
-        gone: the number of its messages that were cancelled or discarded, or have expired.
+        gone: the number of its cancelled, discarded and expired messages.
     """
 
     name: str
@@ -93,11 +93,11 @@ class CameTo(NamedTuple):
 
 
 class Parent(NamedTuple):
-    """What is known of a message that another one waited for.
+    """The result of a parent, for its child.
 
     Attributes:
         word: its outcome, or its state if it has not ended.
-        result: JSON text.
+        result: its result as JSON text.
         error: its last error as JSON text.
     """
 
@@ -127,9 +127,9 @@ def begin(
     """Store a flow, without messages yet.
 
     Args:
-        flow_id: a reserved one.
-        handler_id: the message that runs when all others have ended.
-        names: the ids of messages that have a name.
+        flow_id: a reserved id.
+        handler_id: the message that runs when all other messages of the flow have ended.
+        names: the ids of the named messages, by their names.
     """
     given = {
         "id": flow_id,
@@ -142,7 +142,7 @@ def begin(
 
 
 def add_names(connection: Cursors, flow_id: int, names: Mapping[str, int]) -> bool:
-    """Store the names of messages that are added later; return False if one is taken."""
+    """Store the names of messages that are added later; return False if a name is taken."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["add_names"], {"flow_id": flow_id, "names": json.dumps(dict(names))})
         return bool(cursor.rowcount)
@@ -157,13 +157,13 @@ def named(connection: Cursors, flow_id: int, name: str) -> tuple[int | None, lis
 
 
 def lock(connection: Cursors, flow_id: int) -> None:
-    """Wait for other transactions that add waits to the flow, and have others wait for this one."""
+    """Lock the flow: transactions that add waits to it go on one after the other."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["lock_flow"], {"flow_id": flow_id})
 
 
 def have_handler(connection: Cursors, flow_id: int, handler_id: int) -> None:
-    """Note the message of a stored flow that runs when all others of the flow have ended."""
+    """Note the message of a stored flow that runs when all its other messages have ended."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["have_handler"], {"flow_id": flow_id, "handler_id": handler_id})
 
@@ -172,7 +172,7 @@ def awaited(connection: Cursors, ids: Collection[int], *, also_dead: bool = Fals
     """Return these flows and the flows that messages of them wait for, directly or not.
 
     Args:
-        also_dead: a dead message waits for its flow, too, since a replay has it look again.
+        also_dead: count dead messages, too: after a replay, they wait for their flow again.
     """
     given = {"ids": list(ids), "latch": LATCH, "also_dead": also_dead}
     with connection.cursor() as cursor:
@@ -181,14 +181,14 @@ def awaited(connection: Cursors, ids: Collection[int], *, also_dead: bool = Fals
 
 
 def ordered_lanes(connection: Cursors, ids: Collection[int]) -> dict[tuple[str, str], int]:
-    """Return the ordered lanes in which messages of flows wait or run, with the last such id."""
+    """Return the ordered lanes in which messages of flows wait or run, each with their last id."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["ordered_lanes"], {"ids": list(ids)})
         return {(channel, key): id for channel, key, id in cursor.fetchall()}
 
 
 def came_to(connection: Cursors, flow_id: int) -> CameTo | None:
-    """Return the state of a flow; None: it is not kept any more."""
+    """Return the state of a flow; None: its row was deleted."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["came_to"], {"flow_id": flow_id})
         row = cursor.fetchone()
@@ -196,10 +196,10 @@ def came_to(connection: Cursors, flow_id: int) -> CameTo | None:
 
 
 def keep(connection: Cursors, flow_id: int) -> bool:
-    """Have the flow go on until the transaction ends; return False if the flow has ended.
+    """Keep the flow from ending until the transaction ends; return False if it has ended.
 
-    One of its messages is locked. So the message does not end meanwhile: who settles it tries
-    again. A flow whose handler waits no more has ended, too.
+    One of its messages is locked. So this message does not end meanwhile: its settle tries again.
+    A flow whose handler no longer waits has ended, too.
     """
     given = {"flow_id": flow_id}
     while True:
@@ -211,18 +211,18 @@ def keep(connection: Cursors, flow_id: int) -> bool:
         goes_on, is_awaited = row or (False, False)
         if is_kept or not (goes_on and is_awaited):
             return is_kept and is_awaited
-        # The message that was found has ended while its lock was waited for.
+        # The message has ended while this transaction waited for its lock.
 
 
 def waiting(connection: Cursors, ids: Collection[int]) -> set[int]:
-    """Return these messages and, directly or not, the messages that wait for one of them."""
+    """Return these messages and the messages that wait for one of them, directly or not."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["waiting"], {"ids": list(ids)})
         return {id for (id,) in cursor.fetchall()}
 
 
 def block(connection: Cursors, flow_id: int, waiting: Collection[Waits]) -> None:
-    """Store what waits for what."""
+    """Store messages that wait, and the parents that they wait for."""
     pairs = ((each.child, parent) for each in waiting for parent in each.parents)
     given: dict[str, Any] = {
         "flow_id": flow_id,
@@ -240,9 +240,9 @@ def block(connection: Cursors, flow_id: int, waiting: Collection[Waits]) -> None
 
 
 def depend(connection: Cursors, flow_id: int, pairs: Collection[tuple[int, int]]) -> None:
-    """Have messages that wait already, the first of each pair, wait for another one, too.
+    """Add a parent, the second of each pair, to a message that waits already, the first one.
 
-    Its id must be higher than that of a parent that has not ended.
+    The new parent's id must be higher than the id of a parent that has not ended.
     """
     lines = (f"{flow_id}\t{child}\t{parent}\n" for child, parent in pairs)
     with connection.cursor() as cursor:
@@ -250,7 +250,7 @@ def depend(connection: Cursors, flow_id: int, pairs: Collection[tuple[int, int]]
 
 
 def children(connection: Cursors, flow_id: int, id: int) -> tuple[list[int], list[int]]:
-    """Return which messages wait for one that runs, and the flow's handler, if that still waits."""
+    """Return the messages that wait for a running one, and the flow's handler if it still waits."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["children"], {"flow_id": flow_id, "id": id})
         rows = cursor.fetchall()
@@ -260,10 +260,10 @@ def children(connection: Cursors, flow_id: int, id: int) -> tuple[list[int], lis
 
 
 def in_order(connection: Cursors, ids: Collection[int]) -> dict[tuple[str, str], int]:
-    """Return the ordered lanes that have these, or what waits for them.
+    """Return the ordered lanes of messages, and the lanes of the messages that wait for them.
 
-    That is what waits for them as part of a flow, or since it is behind them in a lane, and what
-    waits for that. Each lane has the id of its first such message.
+    A message waits for its parents in a flow, and for the messages before it in an ordered lane.
+    Messages that wait indirectly count, too. Each lane has the id of its first message among them.
     """
     with connection.cursor() as cursor:
         cursor.execute(SQL["in_order"], {"ids": list(ids)})
@@ -271,19 +271,19 @@ def in_order(connection: Cursors, ids: Collection[int]) -> dict[tuple[str, str],
 
 
 def ring(connection: Cursors, channel: str, ids: Collection[int]) -> None:
-    """Have the router look at what waits for messages that may have ended already."""
+    """Ring for messages that may have ended already, so that the router looks at their children."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["ring"], {"channel": channel, "ids": list(ids)})
 
 
 def advance(connection: Connection, ended: Collection[int]) -> list[Freed]:
-    """Let go, or cancel, what waited for messages that ended or died; the router's part.
+    """Release or cancel the messages that waited for ended or dead ones; the router calls this.
 
     Args:
         connection: in the router's transaction.
 
     Returns:
-        The lanes of what was let go. Those that are governed are to be marked.
+        The lanes of the released messages. The router must mark the governed ones.
     """
     freed: list[Freed] = []
     for _ in range(TURNS):
@@ -293,18 +293,18 @@ def advance(connection: Connection, ended: Collection[int]) -> list[Freed]:
         rows = connection.execute(SQL["advance"], given).fetchall()
         freed += [Freed(*row[1:4]) for row in rows if row[1] is not None]
         hopeless = [row[0] for row in rows if row[0] is not None]
-        if any(row[0] is row[1] is None for row in rows):  # there may be more
+        if any(row[0] is row[1] is None for row in rows):  # there may be more of them
             ring(connection, "", ended)
         if hopeless:
             cancel.cancel(connection, hopeless)
-        ended = hopeless  # what waits for these need not wait for their bells
+        ended = hopeless  # their children need not wait for bells
     return freed
 
 
 def advance_apart(connection: Connection, ended: Collection[int]) -> list[Freed]:
-    """Do what `advance` does; leave out the ended messages with which that fails.
+    """Call `advance`; leave out the ended messages with which it fails.
 
-    Their children are found by `ring_stale`, and tried again.
+    `ring_stale` finds their children, so that these are tried again.
     """
 
     def some(ended: Sequence[int]) -> list[Freed]:
@@ -318,7 +318,7 @@ def advance_apart(connection: Connection, ended: Collection[int]) -> list[Freed]
 
 
 def ring_stale(connection: Connection, *, limit: int = BATCH) -> int:
-    """Ring again for what was locked when its parents' bells were taken; return for how many."""
+    """Ring again for messages that were locked at their parents' bells; return their number."""
     found = connection.execute(SQL["stale"], {"limit": limit}).fetchall()
 
     def some(channels: Sequence[str]) -> None:
@@ -334,7 +334,7 @@ def ring_stale(connection: Connection, *, limit: int = BATCH) -> int:
 
 
 def end(connection: Connection, *, limit: int = BATCH) -> int:
-    """Note of flows that none of their messages is left; return of how many."""
+    """Note the ends of flows of which no message is left; return their number."""
 
     def some(part: Part) -> int:
         return connection.execute(SQL["end"], {**part._asdict(), "limit": limit}).rowcount
@@ -343,10 +343,10 @@ def end(connection: Connection, *, limit: int = BATCH) -> int:
 
 
 def forget(connection: Connection, *, keep: timedelta, limit: int = BATCH) -> int:
-    """Delete a part of what is stored of the flow that ended first; return how much.
+    """Delete a part of the rows of the flow that ended first; return their number.
 
     Args:
-        keep: flows are kept for so long after their ends.
+        keep: how long flows are kept after their ends.
     """
 
     def delete(flows: Sequence[int]) -> int:
@@ -382,12 +382,12 @@ def find(connection: Cursors, flow_id: int) -> StoredFlow | None:
 def progress(
     connection: Cursors, ids: Collection[int], *, bound: int | None = None
 ) -> dict[int, Counter[str]]:
-    """Return how many messages of each flow are in each state, or had each outcome.
+    """Return the number of messages of each flow by their state or outcome.
 
-    Those that wait for others are "waiting".
+    Messages that wait for others count as "waiting".
 
     Args:
-        bound: that are counted of each flow, live ones and ended ones each; None: all are.
+        bound: count at most so many live messages of a flow, and as many ended ones; None: all.
     """
     found: dict[int, Counter[str]] = {id: Counter() for id in ids}
     with connection.cursor() as cursor:
@@ -409,14 +409,14 @@ def live(
     """Yield the ids of a flow's live messages, `limit` at a time.
 
     Args:
-        state: only those in it.
-        besides_handler: leave out what runs at the flow's end.
-        besides_clean_up: leave out what waits now, and runs whatever its parents come to.
+        state: yield only messages in this state.
+        besides_handler: leave out the handler, which runs at the flow's end.
+        besides_clean_up: leave out messages that wait now, and run even if their parents fail.
     """
     given: dict[str, Any] = {"flow_id": flow_id, "state": state, "limit": limit}
     after, left_out = 0, []
     if besides_clean_up:
-        # Looked up once: what is cancelled first lets them go.
+        # They are read once, before the first cancel: it may release them.
         with connection.cursor() as cursor:
             cursor.execute(SQL["clean_up"], {"flow_id": flow_id, "latch": LATCH})
             left_out = [id for (id,) in cursor.fetchall()]
@@ -432,9 +432,9 @@ def live(
 
 
 def moving(connection: Cursors, flow_id: int) -> int | None:
-    """Return a message of a flow that goes on; None: all ended, or wait for dead ones.
+    """Return a message by which a flow goes on; None: all have ended, or wait for dead messages.
 
-    While the flow waits for other flows, it goes on as long as one of them does.
+    A flow that waits for other flows goes on as long as one of them does.
     """
     if (own := _moving(connection, flow_id)) is not None:
         return own
@@ -451,17 +451,17 @@ def _moving(connection: Cursors, flow_id: int) -> int | None:
 
 
 def origins(connection: Cursors, flow_id: int, id: int, *, limit: int) -> list[tuple[int, str]]:
-    """Return ids and metadata, as JSON text, of what a message waited for: the last `limit`."""
+    """Return the ids and the metadata, as JSON texts, of the last `limit` parents of a message."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["origins"], {"flow_id": flow_id, "id": id, "limit": limit})
         return list(cursor.fetchall())
 
 
 def results(connection: Cursors, ids: Collection[int], *, since: datetime) -> dict[int, Parent]:
-    """Return what came of messages, by id; those of which nothing is stored are missing.
+    """Return the results of parents by their ids; a parent without a stored row is left out.
 
     Args:
-        since: when what waited for them was stored: they ended after that.
+        since: when their child was stored: they ended later.
     """
     with connection.cursor() as cursor:
         cursor.execute(SQL["results"], {"ids": list(ids), "since": since})

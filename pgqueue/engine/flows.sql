@@ -2,7 +2,7 @@
 SELECT pgqueue_begin_flow_v2(%(id)s, %(name)s, %(handler_id)s, %(names)s::jsonb)
 
 -- name: add_names
--- Of messages that are added later. It waits for another transaction that adds names to the flow.
+-- Add the names of messages that are added later. It waits for another transaction that adds names to the flow.
 UPDATE pgqueue_flow SET names = names || %(names)s::jsonb
 WHERE id = %(flow_id)s AND NOT names ?| ARRAY(SELECT jsonb_object_keys(%(names)s::jsonb))
 
@@ -31,13 +31,14 @@ WITH RECURSIVE awaited AS (
 SELECT id FROM awaited
 
 -- name: ordered_lanes
--- The ordered lanes of messages of flows that have not ended, and the last such message of each.
+-- The ordered lanes of live messages of these flows, and the last id among these messages in each lane.
 SELECT channel, key, max(id) FROM pgqueue_message
 WHERE flow_id = ANY (%(ids)s::bigint[]) AND ordered AND state || '' <> 'dead'
 GROUP BY channel, key
 
 -- name: came_to
--- Whether any message of the flow goes on or waits, and how many are dead, or ended without success.
+-- The name of a flow, whether one of its messages has neither ended nor died, the number of dead messages, and the
+-- number of messages that ended without success.
 SELECT f.name,
        EXISTS (SELECT FROM pgqueue_message m WHERE m.flow_id = f.id AND m.state || '' <> 'dead'),
        (SELECT count(*) FROM pgqueue_message m WHERE m.flow_id = f.id AND m.state || '' = 'dead'),
@@ -56,7 +57,7 @@ LIMIT 1
 FOR SHARE OF m
 
 -- name: goes_on
--- Whether any message of the flow could be kept; and whether its handler, if it has one, still waits.
+-- Return whether `keep` can lock a message of the flow, and whether the flow's handler, if any, still waits.
 SELECT EXISTS (
            SELECT FROM pgqueue_message m
            WHERE m.flow_id = f.id AND m.state || '' <> 'dead' AND m.id IS DISTINCT FROM f.handler_id),
@@ -71,7 +72,7 @@ WHERE f.id = %(flow_id)s
 SELECT pgqueue_reserve_flow_v1()
 
 -- name: children
--- Of a message that runs: what waits for it, and the flow's handler if that still waits.
+-- The children of a running message, and the flow's handler if it still waits.
 SELECT child_id, false FROM pgqueue_dependency d
 WHERE d.parent_id = %(id)s AND child_id IN (SELECT message_id FROM pgqueue_blocked WHERE flow_id = %(flow_id)s)
 UNION ALL
@@ -79,16 +80,16 @@ SELECT b.message_id, true FROM pgqueue_flow f JOIN pgqueue_blocked b ON b.messag
 WHERE f.id = %(flow_id)s
 
 -- name: waiting
--- Messages that wait for these, those that wait for them, and so on; with these.
+-- These messages, and the messages that wait for them, directly or not.
 WITH RECURSIVE waiting AS (
 -- include: all_waiting
 )
 SELECT id FROM waiting
 
 -- name: in_order
--- Lanes of messages that wait, of those that wait for them, and so on: for parents, or for what is before them in
--- an ordered lane, whatever their state. Only messages of flows lead to other lanes; and each finds the next one of
--- its lane, since to find all behind it would cost the square of the lane's length.
+-- The ordered lanes of these messages, and of the messages that wait for them, directly or not. A message waits for its
+-- parents, and for the messages before it in an ordered lane, in any state. Only messages of flows lead to other lanes.
+-- Each message finds only the next one of its lane: all later ones would cost the square of the lane's length.
 WITH RECURSIVE waiting AS (
 -- include: all_waiting
 )
@@ -102,9 +103,8 @@ GROUP BY m.channel, m.key
 COPY pgqueue_dependency (flow_id, child_id, parent_id) FROM STDIN
 
 -- name: block
--- Each child watches the first of its parents; the router moves that on. Returns false to a producer's role, which may
--- not COPY the dependencies. Only stored messages are blocked: nothing would delete the row of a duplicate, or of a
--- message that a full channel dropped.
+-- Each child watches the first of its parents; the router moves its watch. The function returns false to a producer's
+-- role, which has no right to COPY the dependencies.
 SELECT pgqueue_block_v1(%(flow_id)s, %(children)s::bigint[], %(watched)s::bigint[], %(on_failures)s::text[])
 
 -- name: produce_waits
@@ -112,19 +112,20 @@ SELECT pgqueue_produce_waits_v1(
     %(flow_id)s, %(children)s::bigint[], %(on_failures)s::text[], %(waiting)s::bigint[], %(parents)s::bigint[])
 
 -- name: ring
--- Have the router look at what waits for these: they may have ended before others began to wait.
+-- Ring, so that the router looks at the children of these messages. They may have ended before the children waited.
 INSERT INTO pgqueue_bell (channel, ended) VALUES (%(channel)s, %(ids)s::bigint[])
 
 -- name: advance
--- Of the messages that ended or died: whatever watches one goes on to its next parent that has not ended, and
--- is made ready if there is none. A dead parent is one that may be replayed, unless its child runs all the
--- same. Children that will not run because of one have the reason written on them: `cancel` ends them.
--- In a later statement than the one that took the bells: each end that it does not see rings later. Rows that
--- others have locked are left to the duty. The router marks the lanes of those that are governed. So that its
--- transaction is short, it does so much at a time.
+-- For messages that ended or died: a child that watches one of them goes on to its next parent that has not ended.
+-- If it has none, it becomes ready. A child waits for a dead parent, which may be replayed, unless it runs in spite of
+-- failures. A child that will never run gets the reason among its errors: `cancel` ends it.
+--
+-- The statement follows the one that took the bells: an end that it does not see will ring again. It leaves rows that
+-- others have locked to the duty. The router marks the governed lanes of the released messages. The limit keeps its
+-- transaction short.
 WITH ended AS MATERIALIZED (
-    -- `ring` rings for messages that may have ended, and a dead message may be replayed: a message that waits goes on
-    -- waiting, and its children keep the limit for others.
+    -- `ring` also rings for messages that have not ended, and a dead message may have been replayed. Their children
+    -- go on waiting, and must not use up the limit.
     SELECT id FROM unnest(%(ended)s::bigint[]) AS rung (id)
     WHERE (SELECT count(*) FROM (
                SELECT FROM pgqueue_message m WHERE m.id = rung.id AND m.state || '' <> 'dead' LIMIT 1) live) = 0
@@ -160,7 +161,7 @@ WITH ended AS MATERIALIZED (
     WHERE m.id = condemned.id
     RETURNING m.id
 ), over AS (
-    -- What ended while it waited, waits no more.
+    -- A message that ended while it waited no longer waits.
     DELETE FROM pgqueue_blocked WHERE message_id = ANY (ARRAY(SELECT id FROM ended))
 ), reached AS MATERIALIZED (
     SELECT message_id, flow_id, watched_id, on_failure
@@ -168,24 +169,24 @@ WITH ended AS MATERIALIZED (
     WHERE watched_id = ANY (ARRAY(SELECT id FROM ended))
       AND message_id NOT IN (SELECT id FROM ended)
       AND message_id NOT IN (SELECT id FROM hopeless)
-      -- A parent that is dead keeps its other children where they are: they are not to use up the limit.
+      -- The other children of a dead parent stay where they are, and must not use up the limit.
       AND (on_failure = 'run' OR watched_id NOT IN (SELECT id FROM failed WHERE NOT is_gone))
     LIMIT %(limit)s
 ), looked AS MATERIALIZED (
     SELECT r.message_id, r.flow_id, r.watched_id, r.on_failure, coalesce(next.parent_id, again.parent_id) AS parent_id
     FROM reached r LEFT JOIN LATERAL (
-        -- Compared as rows: by "parent_id >=" alone, the index of parents may be walked through all flows.
+        -- A comparison of rows: with "parent_id >=" alone, the planner might walk all flows by the index of parents.
         SELECT d.parent_id FROM pgqueue_dependency d
         WHERE (d.flow_id, d.child_id, d.parent_id) >= (r.flow_id, r.message_id, r.watched_id)
           AND (d.flow_id, d.child_id) <= (r.flow_id, r.message_id)
-          -- Counted: EXISTS may be planned as a join, which reads all parents first.
+          -- A count: the planner may make a join of EXISTS, which reads all parents first.
           AND (SELECT count(*) FROM (
                    SELECT FROM pgqueue_message m
                    WHERE m.id = d.parent_id AND (r.on_failure <> 'run' OR m.state || '' <> 'dead')
                    LIMIT 1) live) > 0
         ORDER BY d.flow_id, d.child_id, d.parent_id LIMIT 1) next ON true
     LEFT JOIN LATERAL (
-        -- One that runs whatever its parents came to has passed those that were dead: they may go on again.
+        -- A child that runs in spite of failures has passed dead parents, which may have been replayed.
         SELECT d.parent_id FROM pgqueue_dependency d
         WHERE r.on_failure = 'run' AND next.parent_id IS NULL
           AND (d.flow_id, d.child_id) >= (r.flow_id, r.message_id)
@@ -201,8 +202,8 @@ WITH ended AS MATERIALIZED (
 ), free AS MATERIALIZED (
     SELECT message_id FROM looked
     WHERE parent_id IS NULL
-      -- One that is yet to be cancelled, since it was locked or there were too many, must not run. Its parents are
-      -- walked through only where any message of the flow has failed.
+      -- A child that must still be cancelled, since it was locked or beyond the limit, must not run. Its parents are
+      -- read only if a message of the flow has failed.
       AND (on_failure = 'run'
            OR (SELECT count(*) FROM (
                    SELECT FROM pgqueue_failed_member f WHERE f.flow_id = looked.flow_id LIMIT 1) of_flow) = 0
@@ -221,7 +222,7 @@ WITH ended AS MATERIALIZED (
 ), changed AS (
     UPDATE pgqueue_message
     SET state = CASE WHEN run_at > statement_timestamp() THEN 'scheduled' ELSE 'ready' END,
-        -- It waits for a worker since now; and a claim that goes on behind its mark finds it at once.
+        -- It waits for a worker from now on. With this time, a claim that goes on behind its mark finds it at once.
         run_at = greatest(run_at, statement_timestamp()),
         governed =
 -- include: governed_anew
@@ -238,13 +239,14 @@ SELECT NULL AS given_up, channel, key, governed, (SELECT count(*) FROM told), (S
 UNION ALL
 SELECT id, NULL, NULL, NULL, 0, 0 FROM given_up
 UNION ALL
--- There may be more of them; not where all of these are locked.
+-- A row without values: the limit was reached, so there may be more children. There is no such row where all children
+-- are locked.
 SELECT NULL, NULL, NULL, NULL, 0, 0
 WHERE greatest((SELECT count(*) FROM reached), (SELECT count(*) FROM found)) >= %(limit)s
   AND (EXISTS (SELECT FROM moved) OR EXISTS (SELECT FROM changed) OR EXISTS (SELECT FROM given_up))
 
 -- name: stale
--- Parents that have ended or died, though what waits for them does not know: it was locked when their bells came.
+-- Ended or dead parents of messages that still wait for them: these were locked when their parents' bells were routed.
 SELECT DISTINCT m.channel, found.parent_id
 FROM (
     SELECT b.message_id, b.watched_id AS parent_id
@@ -282,8 +284,8 @@ WITH over AS MATERIALIZED (
 UPDATE pgqueue_flow SET ended_at = statement_timestamp() WHERE id = ANY (ARRAY(SELECT id FROM over))
 
 -- name: forget
--- The next flow whose messages are kept no longer. A message of another flow that waits for its handler, or is dead
--- since this flow failed, asks for what this flow came to.
+-- The next flow whose retention is over. A flow is kept while a message of another flow waits for its handler, or is
+-- dead because this flow failed: the message reads the state of this flow.
 SELECT id FROM pgqueue_flow f
 WHERE ended_at <
 -- include: retained_at
@@ -307,7 +309,7 @@ WITH failures AS (
 DELETE FROM pgqueue_flow WHERE id = %(flow_id)s
 
 -- name: progress
--- How many messages of each flow are in each state or had each outcome, each counted up to a bound (NULL: all of them).
+-- The number of messages of each flow by their state or outcome, counted up to a bound (NULL: without a bound).
 SELECT f.id, m.word, m.number
 FROM unnest(%(ids)s::bigint[]) f (id) CROSS JOIN LATERAL (
     SELECT word, count(*) AS number
@@ -329,7 +331,8 @@ WHERE flow_id = %(flow_id)s AND id > %(after)s AND (%(state)s::text IS NULL OR s
 ORDER BY id LIMIT %(limit)s
 
 -- name: clean_up
--- A message that waits for another flow cleans nothing up.
+-- The messages that wait now, and run even if their parents fail. A message that waits for another flow is not a
+-- clean-up.
 SELECT b.message_id FROM pgqueue_blocked b
 WHERE b.flow_id = %(flow_id)s AND b.on_failure = 'run'
   AND NOT EXISTS (SELECT FROM pgqueue_message m WHERE m.id = b.message_id AND m.task = %(latch)s)
@@ -338,15 +341,15 @@ WHERE b.flow_id = %(flow_id)s AND b.on_failure = 'run'
 SELECT id, name, handler_id, created_at, ended_at FROM pgqueue_flow WHERE id = %(flow_id)s
 
 -- name: results
--- What parents returned, or how they failed.
--- They ended after the message was stored that waited for them: so no days before are looked through.
+-- The results or the errors of parents. They ended after their child was stored, so earlier days of history are not
+-- read.
 SELECT id, task, outcome, result::text, (errors -> -1)::text FROM pgqueue_history
 WHERE id = ANY (%(ids)s::bigint[]) AND finished_at >= %(since)s::timestamptz - interval '1 day'
 UNION ALL
 SELECT id, task, state, NULL, (errors -> -1)::text FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[])
 
 -- name: origins
--- The metadata of what a message waited for, which say where these came from.
+-- The metadata of a message's parents, which name their origins.
 SELECT waited.id, found.metadata
 FROM (
     SELECT parent_id AS id FROM pgqueue_dependency
@@ -360,9 +363,9 @@ CROSS JOIN LATERAL (
 ORDER BY waited.id
 
 -- name: moving
--- A message of the flow that goes on, the last one that waits if there is any, as far as can be seen, or for
--- the router to look. NULL: all have ended, or wait for one that is dead. A message is of one flow, and is looked for
--- by its own index: by that of flows, all waits of this one may be walked for each bell.
+-- The last live message of a flow, if a message of the flow can go on, or a bell waits for the router. NULL: all have
+-- ended, or wait for dead messages. The flow of a bell is found by the index of parents: by the index of flows, each
+-- bell might read all waits of this flow.
 SELECT CASE WHEN EXISTS (
                 SELECT FROM pgqueue_message
                 WHERE flow_id = %(flow_id)s AND state || '' IN ('ready', 'running', 'scheduled'))
@@ -376,7 +379,7 @@ SELECT CASE WHEN EXISTS (
                     SELECT flow_id FROM pgqueue_dependency d WHERE d.parent_id = over.id LIMIT 1) waits
                 WHERE waits.flow_id = %(flow_id)s)
               OR EXISTS (
-                -- Its parent is of another flow, and may have children in several.
+                -- The parent of a latch belongs to another flow, and may have children in several flows.
                 SELECT FROM pgqueue_message latch JOIN pgqueue_blocked b ON b.message_id = latch.id
                 WHERE latch.flow_id = %(flow_id)s AND latch.state || '' = 'held' AND latch.task = %(latch)s
                   AND NOT EXISTS (

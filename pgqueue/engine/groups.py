@@ -1,8 +1,8 @@
-"""Groups: named cursors on the log, whose partitions one reader at a time has.
+"""Groups: named cursors on the log. One reader at a time has each of their partitions.
 
-Everything that moves a cursor is fenced by the reader's id: a reader that was stopped, or cut off,
-for longer than its lease, and comes back, can change nothing. Events are handled without a lock on
-the row.
+Each statement that moves a cursor is fenced by the reader's id. So a reader that comes back after
+it was stopped or cut off for longer than its lease changes nothing. Events are handled without a
+lock on the row.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Partition(NamedTuple):
     """A partition that a reader has taken.
 
     Attributes:
-        number: from 0.
+        number: the number of the partition, from 0.
         position: the last event that was handled.
-        failures: of the next event, so far.
-        retry_in: seconds until that is to be tried again; 0 or less: now.
-        suspect: an event during which a reader was lost; None: such an event is not known.
+        failures: the failures of the next event, so far.
+        retry_in: seconds until the next try of this event; 0 or less: now.
+        suspect: the event during which a reader was lost; None: no event is suspected.
         lost: how many readers were lost at the suspect; 0: the last one gave the partition back.
     """
 
@@ -49,14 +49,15 @@ class Partition(NamedTuple):
 
 
 class GroupState(NamedTuple):
-    """A group, as it is listed.
+    """The state of a group, for lists.
 
     Attributes:
         position: the last event that all partitions have handled.
-        lag: how many positions of the log are after it.
-        readers: how many readers have one of its partitions.
+        lag: the number of positions of the log after this one.
+        readers: the number of readers that have its partitions.
         stopped: how many of its partitions an event has stopped.
-        error: the last error of an event that is being retried or has stopped it; "": none.
+        error: the last error of an event that waits for its retry, or has stopped a partition; "":
+            none.
     """
 
     name: str
@@ -70,14 +71,14 @@ class GroupState(NamedTuple):
 
 
 class CursorState(NamedTuple):
-    """A partition of a group, as it is shown.
+    """The state of a partition of a group, for pages.
 
     Attributes:
-        lag: how many positions of the log are after it.
-        reader: the host and process that has it, or had it last; "": none.
-        is_read: whether that one's lease holds.
-        failures: of the next event, so far.
-        error: the last of them; "": none.
+        lag: the number of positions of the log after its position.
+        reader: the host and the process of the present or last reader; "": none.
+        is_read: whether the lease of this reader holds.
+        failures: the failures of the next event, so far.
+        error: the last error of this event; "": none.
     """
 
     partition: int
@@ -94,7 +95,7 @@ class CursorState(NamedTuple):
 
 
 class Parked(NamedTuple):
-    """An event that failed for good, as the dead letter that it becomes.
+    """The dead letter of an event that failed for good.
 
     Attributes:
         payload, errors: JSON texts.
@@ -109,11 +110,11 @@ class Parked(NamedTuple):
 
 
 def make(connection: Cursors, name: str, *, partitions: int, position: int) -> int:
-    """Make a group unless it is there; return how many partitions it has.
+    """Make a group unless it exists; return the number of its partitions.
 
     Args:
         connection: in a transaction.
-        position: after which it begins, if it is made now.
+        position: the position after which a new group begins.
     """
     with connection.cursor() as cursor:
         given = {"name": name, "partitions": partitions, "position": position}
@@ -124,7 +125,7 @@ def make(connection: Cursors, name: str, *, partitions: int, position: int) -> i
 
 
 def partitions_of(connection: Cursors, name: str) -> int | None:
-    """Return how many partitions a group has; None: there is no such group."""
+    """Return the number of a group's partitions; None: there is no such group."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["partitions_of"], {"name": name})
         row: tuple[int] | None = cursor.fetchone()
@@ -139,10 +140,10 @@ def take(
     held: Collection[int],
     lease: timedelta = LEASE,
 ) -> list[Partition]:
-    """Take partitions that nobody reads, up to the share of one of its readers.
+    """Take partitions without a reader, up to this reader's share of the group.
 
     Args:
-        held: what this reader has already.
+        held: the partitions that this reader has already.
     """
     given = {"name": name, "reader": reader, "held": list(held), "lease": lease}
 
@@ -166,21 +167,21 @@ def reading(name: str) -> str:
 
 
 def excess(connection: Connection, name: str, *, has: int, lease: timedelta = LEASE) -> int:
-    """Return how many of its partitions a reader has beyond its share."""
-    # Whoever has too many is not the one that has too few: it does not matter who asks.
+    """Return the number of partitions that a reader has beyond its share."""
+    # A reader with too many partitions is not the one with the fewest: the statement needs no id.
     given = {"name": name, "lease": lease, "reader": None}
     row = connection.execute(SQL["share"], given).fetchone()
     most, share = row or (has, has)
     if has > most:
         return int(has - most)
-    # One by one: others give, too.
+    # Only one at a time, since other readers give partitions back, too.
     return 1 if has > share else 0
 
 
 def renew(connection: Connection, name: str, reader: UUID, *, lease: timedelta = LEASE) -> set[int]:
-    """Renew a reader's leases; return which partitions are still its own.
+    """Renew a reader's leases; return the partitions that are still its own.
 
-    A partition whose lease can't be renewed is not.
+    A partition whose renewal the database refuses is left out.
 
     Args:
         connection: in autocommit.
@@ -204,7 +205,7 @@ def renew(connection: Connection, name: str, reader: UUID, *, lease: timedelta =
 
 
 def release(connection: Connection, name: str, reader: UUID, partitions: Collection[int]) -> None:
-    """Give partitions back."""
+    """Give the reader's partitions back."""
     connection.execute(
         SQL["release"], {"name": name, "reader": reader, "partitions": list(partitions)}
     )
@@ -213,17 +214,17 @@ def release(connection: Connection, name: str, reader: UUID, partitions: Collect
 def begin(connection: Connection, name: str, partition: int, reader: UUID, *, suspect: int) -> bool:
     """Note that the handler of a suspected event begins.
 
-    If the process ends before the cursor has moved, the event is charged with it.
+    If the process ends before the cursor has moved, this loss is charged to the event.
 
     Returns:
-        False where the partition was lost, or the cursor is beyond.
+        False if the partition was lost, or the cursor is beyond the event.
     """
     given = {"name": name, "partition": partition, "reader": reader, "suspect": suspect}
     return bool(connection.execute(SQL["begin"], given).rowcount)
 
 
 def acquit(connection: Connection, name: str, partition: int, reader: UUID) -> None:
-    """Note that no event of a partition is suspected any more."""
+    """Forget the suspected event of a partition."""
     given = {"name": name, "partition": partition, "reader": reader}
     connection.execute(SQL["acquit"], given)
 
@@ -243,14 +244,14 @@ def commit(
     upto: int,
     after: int | None = None,
 ) -> bool:
-    """Move a cursor behind what was handled, never back.
+    """Move a cursor behind the handled events, never back.
 
     Args:
-        after: what was handled begins there: a cursor beyond it was moved for some of it already.
-            None: that is no matter.
+        after: the position before the handled events. If the cursor is beyond it, an earlier commit
+            has moved it, and nothing changes. None: only `upto` is compared.
 
     Returns:
-        False where the partition was lost, or the cursor is beyond.
+        False if the partition was lost, or the cursor is beyond.
     """
     given = {"name": name, "partition": partition, "reader": reader, "upto": upto}
     with connection.cursor() as cursor:
@@ -273,10 +274,11 @@ def fail(
 
     Args:
         upto: the last event that was handled.
-        retry_after: None: the partition stops there until an operator resumes the group.
+        retry_after: the delay of the next try; None: the partition stops there until an operator
+            resumes the group.
 
     Returns:
-        False where the partition was lost, or the cursor is beyond.
+        False if the partition was lost, or the cursor is beyond.
     """
     given = {"name": name, "partition": partition, "reader": reader, "upto": upto}
     failed = {"failures": failures, "error": error, "retry_after": retry_after}
@@ -294,35 +296,35 @@ def park(connection: Cursors, parked: Parked) -> int:
 
 
 def reset(connection: Cursors, name: str, position: int) -> bool:
-    """Move a group to a position; its readers go on from there. Return whether there is one."""
+    """Move a group to a position, where its readers go on; return whether the group exists."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["reset"], {"name": name, "position": position})
         return bool(cursor.rowcount)
 
 
 def resume(connection: Cursors, name: str) -> int:
-    """Try again what has stopped a group, or waits for its retry; return how many partitions."""
+    """Resume the partitions that an event has stopped, or delays; return their number."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["resume"], {"name": name})
         return int(cursor.rowcount)
 
 
 def delete(connection: Cursors, name: str) -> bool:
-    """Delete a group; return whether there was one. Its readers lose their partitions."""
+    """Delete a group, whose readers lose their partitions; return whether it existed."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["delete"], {"name": name})
         return cursor.fetchone() is not None
 
 
 def states(connection: Cursors, names: Collection[str] | None = None) -> list[GroupState]:
-    """Return all groups, or those of these names, by their names."""
+    """Return the states of all groups, or of the named ones, ordered by name."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["states"], {"names": None if names is None else list(names)})
         return [GroupState(*row) for row in cursor.fetchall()]
 
 
 def readers(connection: Cursors, names: Collection[str]) -> dict[str, list[str]]:
-    """Return which processes read for groups now, as HOST:PID, by the groups' names."""
+    """Return the processes that read for groups now, as HOST:PID, by the groups' names."""
     found: dict[str, list[str]] = {name: [] for name in names}
     with connection.cursor() as cursor:
         cursor.execute(SQL["readers"], {"names": list(names)})
@@ -332,7 +334,7 @@ def readers(connection: Cursors, names: Collection[str]) -> dict[str, list[str]]
 
 
 def cursors(connection: Cursors, name: str) -> list[CursorState]:
-    """Return the partitions of a group, by their numbers."""
+    """Return the states of a group's partitions, ordered by number."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["cursors"], {"name": name})
         return [CursorState(*row) for row in cursor.fetchall()]

@@ -13,10 +13,10 @@ ON CONFLICT DO NOTHING
 SELECT partitions FROM pgqueue_group WHERE name = %(name)s
 
 -- name: take
--- A reader counts while it was seen within a lease; each has the same share, rounded up, but down while another
--- has less than that: of four partitions, three readers would have two, two and none.
--- A reader whose lease ended has not given its partition back: its process died, or was cut off. If it had noted
--- that it handled an event, that event is charged with the loss; if not, each of the next events may be the cause.
+-- A reader counts if it was seen within a lease. Each reader has the same share of the partitions, rounded up. It is
+-- rounded down while another reader has less: otherwise three readers of four partitions might have two, two and none.
+-- A reader whose lease ended without giving its partition back has died, or was cut off. If it had noted an event
+-- as begun, the loss is charged to this event. If not, each of the next events may be the cause.
 -- A lease from the future (the server's clock was set back) ends one lease after now.
 WITH
 bounded AS (
@@ -37,7 +37,7 @@ SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s::int
 FROM free
 WHERE c."group" = %(name)s AND c.partition = free.partition
 RETURNING c.partition, c.position, c.failures,
-          -- What failed in the future waits for its whole delay from now: the server's clock was set back.
+          -- A failure in the future, after the server's clock was set back, waits for its whole delay from now.
           coalesce(extract(epoch FROM c.retry_at - greatest(statement_timestamp(), c.updated_at)), 0)::float8,
           CASE WHEN c.suspect > c.position THEN c.suspect END, c.lost
 
@@ -57,7 +57,7 @@ RETURNING c.partition, c.position, c.failures,
 )
 
 -- name: chosen
--- Which partitions `take` would take.
+-- The partitions that `take` would take.
 WITH
 -- include: free
 SELECT partition FROM free
@@ -68,7 +68,7 @@ SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s::int
 WHERE "group" = %(name)s AND partition = ANY (%(partitions)s::int[])
 
 -- name: begin
--- Before the handler of an event that may have ended the last reader's process. Other events are not noted.
+-- Note the begin of a handler, for an event that may have ended the last reader's process, and for no other event.
 UPDATE pgqueue_cursor
 SET lost = CASE WHEN suspect = %(suspect)s THEN lost ELSE 1 END, suspect = %(suspect)s,
     begun_at = statement_timestamp()
@@ -118,8 +118,8 @@ UPDATE pgqueue_cursor SET reader_id = NULL, lease_until = NULL, begun_at = NULL
 WHERE "group" = %(name)s AND reader_id = %(reader)s AND partition = ANY (%(partitions)s::int[])
 
 -- name: commit
--- Fenced: another reader has another id, and so has nobody. And by the position: a commit whose answer was lost
--- may have moved the cursor already, or does so yet.
+-- Fenced by the id of the reader: a partition with another reader, or without one, is not changed. Also fenced by the
+-- position: an earlier commit whose answer was lost may have moved the cursor, or may still move it.
 UPDATE pgqueue_cursor
 SET position = %(upto)s, failures = 0, error = '', retry_at = NULL, updated_at = statement_timestamp()
 WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s AND position <= %(after)s
@@ -143,7 +143,7 @@ WITH parked AS (
 SELECT id, pgqueue_notice_v1(channel, id, 'ended', 'dead') FROM parked
 
 -- name: reset
--- Without a reader: whoever reads now is fenced, and takes its partitions again where they are.
+-- The present readers lose their partitions, and are fenced. They take them again at the new position.
 UPDATE pgqueue_cursor
 SET position = %(position)s, reader_id = NULL, lease_until = NULL, failures = 0, error = '', retry_at = NULL,
     is_stopped = false, updated_at = statement_timestamp(), suspect = NULL, lost = 0, begun_at = NULL

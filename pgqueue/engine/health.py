@@ -1,4 +1,4 @@
-"""Figures that tell whether the queue is healthy. Their cost does not grow with the queue."""
+"""Read the figures of the queue's health, at a cost that does not grow with the queue."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ SQL = load(__name__)
 
 
 class WorkerHealth(NamedTuple):
-    """A worker, and for how many seconds it has been silent.
+    """A worker, and the seconds since its last heartbeat.
 
-    Its kind: "worker" (runs tasks), "consumer" (receives messages), "driver" (has workers on
+    Its kind is "worker" (runs tasks), "consumer" (receives messages), "driver" (has workers on
     a cluster) or "duties" (does only duties).
     """
 
@@ -29,9 +29,10 @@ class WorkerHealth(NamedTuple):
 
 
 class DutySeen(NamedTuple):
-    """A duty: the seconds since it was due (negative: not due yet), and since it was done.
+    """A duty: the seconds since it was due, since it was done, and since it has been failing.
 
-    And since it first failed since then; None: it did not.
+    `late` is negative before the duty is due. `failing_for` is None if it has not failed since it
+    was last done.
     """
 
     name: str
@@ -41,7 +42,7 @@ class DutySeen(NamedTuple):
 
 
 class Size(NamedTuple):
-    """The size of the table of live messages; rows as PostgreSQL estimates them."""
+    """The size of the table of live messages; its rows are PostgreSQL's estimates."""
 
     table_bytes: int
     index_bytes: int
@@ -50,7 +51,7 @@ class Size(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """What keeps dead rows from being vacuumed; for a replication slot, no seconds are known."""
+    """A transaction or a slot that keeps dead rows from VACUUM; a slot has no known seconds."""
 
     kind: str
     who: str
@@ -59,13 +60,13 @@ class Holder(NamedTuple):
 
 
 class GroupSeen(NamedTuple):
-    """A group of the log. The one without a name dispatches to subscriptions.
+    """A group of the log. The group without a name dispatches to subscriptions.
 
     Attributes:
-        lag: how many positions are after its slowest partition's.
+        lag: the number of positions after its slowest partition.
         stopped: how many of its partitions an event has stopped.
-        is_cut_off: what it has to read next was removed by retention.
-        seconds: since its next event was published; None: there is none.
+        is_cut_off: whether retention has removed its next event.
+        seconds: the seconds since its next event was published; None: there is no next event.
     """
 
     name: str
@@ -79,9 +80,9 @@ class WebhookSeen(NamedTuple):
     """A webhook that was stopped, or whose endpoint failed the last time.
 
     Attributes:
-        stopped: why it was paused or disabled by a worker; "": it was not.
-        failures: that were noted since its last success.
-        failing_for: seconds since the first of them; None: there is none.
+        stopped: the reason why a worker paused or disabled it; "": no worker did.
+        failures: the failures that were noted since its last success.
+        failing_for: seconds since the first of these failures; None: there is none.
     """
 
     name: str
@@ -106,24 +107,24 @@ def duties(connection: Connection) -> list[DutySeen]:
 
 
 def days_ahead(connection: Connection) -> int:
-    """Return how many days after today have a partition of history; -1: today has none."""
+    """Return the number of days after today with a partition of history; -1: today has none."""
     return int(_row(connection, "days_ahead")[0])
 
 
 def size(connection: Connection) -> Size:
-    """Return how large the table of live messages is."""
+    """Return the size of the table of live messages."""
     return Size(*_row(connection, "size"))
 
 
 def holders(connection: Connection) -> list[Holder]:
-    """Return what holds the xmin horizon back, as far as this role may see it, oldest first."""
+    """Return the holders of the xmin horizon that this role may see, the oldest first."""
     return [Holder(*row) for row in connection.execute(SQL["horizon"])]
 
 
 class Locked(NamedTuple):
-    """A lock that a session has: its kind, the session, and for how many seconds.
+    """A lock that a session has: its kind, the session, and its seconds.
 
-    None: this role may not see since when.
+    The seconds are None if this role may not see them.
     """
 
     what: str
@@ -132,57 +133,57 @@ class Locked(NamedTuple):
 
 
 def locks(connection: Connection) -> list[Locked]:
-    """Return the sessions that have locks which others may need, the longest first."""
+    """Return the locks of sessions which other sessions may need, the longest first."""
     return [Locked(*row) for row in connection.execute(SQL["locks"])]
 
 
 def hidden(connection: Connection) -> int:
-    """Return how many sessions' details this role may not see."""
+    """Return the number of sessions whose details this role may not see."""
     return int(_row(connection, "hidden")[0])
 
 
 def connections(connection: Connection) -> tuple[int, int]:
-    """Return how many connections the server has, and how many it accepts."""
+    """Return the number of the server's connections, and the number that it accepts."""
     used, most = _row(connection, "connections")
     return used, most
 
 
 def notifications(connection: Connection) -> tuple[float, list[str]]:
-    """Return the share of the notification queue that is full, and the oldest transactions.
+    """Return the full share of the queue of notifications, and the oldest transactions.
 
-    A session that listens in an old transaction keeps the queue from being emptied.
+    The queue is not emptied while a listening session is in an old transaction.
     """
     used, oldest = _row(connection, "notifications")
     return used, oldest
 
 
 def groups(connection: Connection) -> list[GroupSeen]:
-    """Return all groups of the log, by their names."""
+    """Return all groups of the log, ordered by name."""
     return [GroupSeen(*row) for row in connection.execute(SQL["groups"])]
 
 
 def flows(connection: Connection, *, bound: int) -> tuple[int, int]:
-    """Return how many flows have not ended, and how many of these have a dead message.
+    """Return the number of flows that have not ended, and the number with a dead message.
 
     Args:
-        bound: so many flows, and dead letters, are looked at, at most.
+        bound: the most flows, and the most dead letters, that are counted.
     """
     living, stopped = connection.execute(SQL["flows"], {"bound": bound}).fetchone() or (0, 0)
     return living, stopped
 
 
 def schedules(connection: Connection, *, limit: int) -> list[tuple[str, float]]:
-    """Return schedules, and for how many seconds their next tick has been due; latest first."""
+    """Return schedules, each with the seconds since its next tick was due, the latest first."""
     return connection.execute(SQL["schedules"], {"limit": limit}).fetchall()
 
 
 def subscriptions(connection: Connection, *, limit: int) -> list[tuple[str, int]]:
-    """Return subscriptions with a position of their own, and their events; most first."""
+    """Return subscriptions with their own position, each with the number of its waiting events."""
     return connection.execute(SQL["subscriptions"], {"limit": limit}).fetchall()
 
 
 def webhooks(connection: Connection) -> list[WebhookSeen]:
-    """Return the webhooks that a worker has stopped or that fail now, by their names."""
+    """Return the webhooks that a worker has stopped or that fail now, ordered by name."""
     return [WebhookSeen(*row) for row in connection.execute(SQL["webhooks"])]
 
 

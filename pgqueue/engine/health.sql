@@ -16,14 +16,14 @@ ORDER BY host, pid
 SELECT name FROM pgqueue_channel WHERE paused
 
 -- name: duties
--- The seconds since each was due, since it was last done, and since it has failed.
+-- The seconds since each duty was due, since it was last done, and since it has been failing.
 SELECT name, extract(epoch FROM statement_timestamp() - due_at)::float8,
        extract(epoch FROM statement_timestamp() - ran_at)::float8,
        extract(epoch FROM statement_timestamp() - failing_since)::float8
 FROM pgqueue_duty
 
 -- name: days_ahead
--- How many days after today have a partition, without a gap; -1: today has none.
+-- The number of days after today with a partition, without a gap; -1: today has none.
 SELECT n - 1
 FROM (SELECT (statement_timestamp() AT TIME ZONE 'UTC')::date AS today) t
 CROSS JOIN generate_series(0, 366) AS n
@@ -42,9 +42,10 @@ SELECT pg_relation_size('pgqueue_message'), pg_indexes_size('pgqueue_message'),
        pg_stat_get_live_tuples('pgqueue_message'::regclass), pg_stat_get_dead_tuples('pgqueue_message'::regclass)
 
 -- name: horizon
--- Sessions, prepared transactions and slots that keep dead rows from being vacuumed, or streams of history from going
--- on: for how many transactions, and seconds if known; oldest first. A transaction that writes in another database holds
--- streams back, too, since they wait for all transactions of the cluster. VACUUM's own processes are left out: their snapshots hold nothing back.
+-- Sessions, prepared transactions and slots that keep dead rows from being vacuumed, or hold back streams of history.
+-- Each has the number of its transactions, and its seconds if known; the oldest comes first. A transaction that writes
+-- in another database holds streams back, too, since they wait for all transactions of the cluster. VACUUM's own
+-- processes are left out: their snapshots hold no rows back.
 SELECT kind, who, transactions, seconds
 FROM (
     SELECT 'transaction' AS kind, 'pid ' || pid || ' (' || coalesce(application_name, '') || ')' ||
@@ -77,8 +78,8 @@ SELECT sum(numbackends)::int,
 FROM pg_stat_database
 
 -- name: notifications
--- The share of the queue of notifications that is full. At 1, each commit that notifies fails. And the sessions that
--- listen and have been in a transaction for longest, since these keep it from being emptied.
+-- The full share of the queue of notifications, and the sessions with the longest transactions. At 1, each commit
+-- that notifies fails. A listening session in an old transaction keeps the queue from being emptied.
 SELECT pg_notification_queue_usage(), ARRAY(
     SELECT 'pid ' || pid || ' (' || coalesce(application_name, '') || '), in a transaction for '
            || round(extract(epoch FROM statement_timestamp() - xact_start)) || ' s'
@@ -88,9 +89,9 @@ SELECT pg_notification_queue_usage(), ARRAY(
     LIMIT 3)
 
 -- name: locks
--- The sessions that have a lock which others may need, and for how many seconds (NULL: hidden from this role). The locks
--- are: an advisory lock that others wait for; the one for dropping partitions, which nobody waits for; and the row of the
--- sequencer or the router. A prepared transaction has no session; the lock of its own id leads to its name.
+-- The sessions that have a lock which others may need, with its seconds (NULL: hidden from this role). These locks are
+-- an advisory lock that others wait for, the lock for dropping partitions, which no session waits for, and the row of
+-- the sequencer or the router. A prepared transaction has no session; the lock of its own id leads to its name.
 WITH advisory AS (
     SELECT pid, virtualtransaction, granted, waitstart, classid, objid, objsubid
     FROM pg_locks
@@ -126,8 +127,8 @@ WHERE f.pid IS DISTINCT FROM pg_backend_pid()
 ORDER BY 3 DESC NULLS LAST, 2
 
 -- name: groups
--- How far each group is behind: by its slowest partition, whose next event has waited for so many seconds; it
--- may not even have a position yet, where nobody reads. What is below the floor is gone.
+-- The lag of each group by its slowest partition, and the seconds for which the partition's next event has waited. This
+-- event may not even have a position yet, if no reader runs. Events below the floor are deleted.
 SELECT c."group", b.head - c.position, c.stopped, c.position < b.floor,
        extract(epoch FROM statement_timestamp() - coalesce(
            (SELECT created_at FROM pgqueue_event WHERE position = greatest(c.position, b.floor) + 1),
@@ -143,7 +144,7 @@ CROSS JOIN (
 ORDER BY c."group"
 
 -- name: webhooks
--- What a worker stopped has an error; what an operator paused has none.
+-- A webhook that a worker stopped has an error; one that an operator paused has none.
 SELECT s.name, CASE WHEN s.paused THEN s.error ELSE '' END, w.failures,
        extract(epoch FROM statement_timestamp() - w.failing_since)::float8
 FROM pgqueue_webhook w JOIN pgqueue_subscription s ON s.name = w.subscription_id
@@ -151,8 +152,8 @@ WHERE (s.paused AND s.error <> '') OR (w.enabled AND w.failures > 0)
 ORDER BY s.name
 
 -- name: flows
--- Flows that have not ended, and those of them with a dead message: they can't end before it is replayed or
--- discarded. Counted up to a bound, of flows and of dead letters.
+-- The number of flows that have not ended, and the number with a dead message: such a flow ends only after the message
+-- is replayed or discarded. Flows and dead letters are counted up to a bound.
 SELECT (SELECT count(*) FROM (SELECT FROM pgqueue_flow WHERE ended_at IS NULL LIMIT %(bound)s) living),
        (SELECT count(DISTINCT flow_id) FROM (
             SELECT flow_id FROM pgqueue_message WHERE state = 'dead' ORDER BY channel, key, id LIMIT %(bound)s) dead)
@@ -165,7 +166,7 @@ ORDER BY next_at, name
 LIMIT %(limit)s
 
 -- name: subscriptions
--- Those that follow are as far as the dispatch. One that is paused keeps its events.
+-- Subscriptions that follow have the position of the dispatch. A paused subscription keeps its events.
 SELECT s.name, greatest(b.head - s.position, 0)
 FROM pgqueue_subscription s
 CROSS JOIN (

@@ -9,7 +9,7 @@ SQL = load(__name__)
 
 
 def commit(connection: Connection, ids: Collection[int]) -> set[int]:
-    """Make held messages ready, or delayed as enqueued; return the ids that were still held."""
+    """Make held messages ready, or delayed if so enqueued; return the ids that were still held."""
     return {row[0] for row in connection.execute(SQL["commit"], {"ids": list(ids)})}
 
 

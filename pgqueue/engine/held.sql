@@ -1,5 +1,5 @@
 -- name: still
--- Only before the deadline: the duty that expires held messages may be late, and a message past
+-- Only messages before their deadline: the duty that expires held messages may be late, and a message past
 -- its deadline counts as expired already.
 chosen AS MATERIALIZED (
     SELECT id

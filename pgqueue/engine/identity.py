@@ -1,8 +1,8 @@
-"""Which database this is, for everything that remembers a position outside of it.
+"""The identity of a database, for programs that remember its positions elsewhere.
 
-An identity is PostgreSQL's numbers of the cluster and of the database in it, and a random number
-that is stored with the tables. A restore to an earlier time changes none of them, unless it is told
-(`renew`). So whoever remembers a position also remembers a marker of the row at this position: when
+An identity has PostgreSQL's numbers of the cluster and of the database in it, and a random number
+that is stored with the tables. A restore to an earlier time changes no identity, unless `renew` is
+called after it. So a program also remembers a marker of the row at the position: the time at which
 it ended, or was published. Another row may get the position, but not at the same microsecond.
 """
 
@@ -45,10 +45,10 @@ def of_event(connection: Cursors, position: int) -> int | None:
 
 
 def mark(identity: str, marker: int | None) -> str:
-    """Return in 16 characters a database and a row of it, as a position takes along elsewhere.
+    """Return 16 characters that identify a database and a row in it, beside a position.
 
     Args:
-        marker: of the row; None: there is none.
+        marker: the marker of the row; None: there is no row.
     """
     return _digest(identity) + _digest(f"{identity} {marker}")
 

@@ -1,4 +1,4 @@
-"""Count the messages of a channel by key, up to a bound: which keys have much, and which run."""
+"""Count the messages of a channel by key, up to a bound."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pgqueue.engine.values import Cursors
 SQL = load(__name__)
 
 LAST = chr(0x10FFFF)
-"""Behind every key."""
+"""A text behind every key."""
 
 
 class KeySeen(NamedTuple):
-    """A key, and its messages as far as they were counted; `waiting` are those not ready yet."""
+    """A key, and the numbers of its messages; `waiting` ones are not ready yet."""
 
     key: str
     running: int
@@ -23,7 +23,7 @@ class KeySeen(NamedTuple):
 
     @property
     def size(self) -> int:
-        """How many count for a policy's max_size."""
+        """The number of messages that count for a policy's max_size."""
         return self.running + self.ready + self.waiting
 
 
@@ -33,8 +33,8 @@ def by_key(
     """Return the keys that have a message, with the largest backlog first.
 
     Args:
-        bound: messages of each kind that are counted at most, in the order of the keys.
-        first, last: the keys that are looked at.
+        bound: the most messages of each kind that are counted, in the order of the keys.
+        first, last: the range of the keys.
     """
     given = {"channel": channel, "bound": bound, "first": first, "last": last}
     with connection.cursor() as cursor:

@@ -1,5 +1,5 @@
 -- name: by_key
--- Each kind by its index, in the order of the keys, so that the bound cuts off the last keys.
+-- Each kind is read by its index, in the order of the keys, so that the bound cuts off the last keys.
 SELECT key, count(*) FILTER (WHERE kind = 'running'), count(*) FILTER (WHERE kind = 'ready'),
        count(*) FILTER (WHERE kind = 'waiting')
 FROM (

@@ -56,7 +56,7 @@ def extend(
     for part in by_halves(some, list(leases), _note_refused):
         renewed |= part
     if len(renewed) < len(leases):
-        # Some were locked, perhaps by their own atomic task: read them before giving up.
+        # Some rows were locked, perhaps by their own atomic task: read them before giving up.
         renewed |= valid(connection, leases)
     return renewed
 
@@ -68,7 +68,7 @@ def _note_refused(lease: Lease | Claim, error: Exception) -> None:
 def valid(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, bool]:
     """Return the ids whose leases are still valid, each with whether to cancel it.
 
-    Waits for no lock.
+    It waits for no lock.
     """
     return dict(connection.execute(SQL["valid"], fence(leases)).fetchall())
 
@@ -80,7 +80,7 @@ def lock(connection: Connection, lease: Lease | Claim) -> Lock | None:
 
 
 def let_go(connection: Connection, locks: Collection[Lock]) -> None:
-    """End the transactions that have these locks, and wait for that, for a second at most.
+    """End the transactions that have these locks, and wait a second at most for their ends.
 
     A transaction that has ended already is left alone, and so is the next one on its connection.
     """
@@ -103,9 +103,9 @@ def checkpoint(
     extend: timedelta | None = None,
     extra_attempts: int = 0,
 ) -> int | None:
-    """Store how far a run has come; return its max_attempts, or None if the lease is lost.
+    """Store the progress of a run; return its max_attempts, or None if the lease is lost.
 
-    Waits while another session has the row locked, for example an operator who cancels it.
+    It waits while another session has the row locked, for example an operator who cancels it.
 
     Args:
         progress, payload: JSON texts; None: unchanged.
@@ -133,11 +133,11 @@ def prolong(connection: Cursors, lease: Lease | Claim, extend: timedelta) -> boo
 
 
 def begin(connection: Connection, leases: Iterable[Lease | Claim]) -> set[int]:
-    """Store that their runs begin now; return the ids whose leases are still valid.
+    """Store that runs begin now; return the ids whose leases are still valid.
 
-    Needed only for messages that have lost a lease before: if the next lease is lost, too, only a
-    run that had begun is counted. Waits a moment for a short lock, such as a heartbeat's, but not
-    for a longer one, such as a transaction that cancels the message.
+    It is needed only for messages that have lost a lease before: if the next lease is lost, too,
+    only a run that had begun is counted. It waits a moment for a short lock, such as a heartbeat's,
+    but not for a longer one, such as a transaction that cancels the message.
     """
     begun: set[int] = set()
     left = list(leases)
@@ -155,21 +155,21 @@ def begin(connection: Connection, leases: Iterable[Lease | Claim]) -> set[int]:
 def rescue(connection: Connection, *, max_lost: int, limit: int = BATCH) -> list[Rescued]:
     """Take messages away from workers that were silent for a whole lease.
 
-    A lease that ends later than it is long was given by a clock that was ahead: it is cut to its
-    length from now.
+    If the rest of a lease is longer than its length, the clock was ahead when the lease was given.
+    The lease is then cut to its length from now.
 
-    The caller must have been connected for that long itself: after an outage of the database all
-    leases have run out although all workers are alive. It checks that in the same transaction,
+    The caller must itself have been connected for a whole lease: after an outage of the database
+    all leases have run out although all workers are alive. It checks this in the same transaction,
     whose beginning is also the time at which leases are compared.
     """
     return _rescue(connection, "rescue", {"max_lost": max_lost, "limit": limit})
 
 
 def release(connection: Connection, ids: Collection[int]) -> set[int]:
-    """Take running messages from whoever runs them, and make them ready; return their ids.
+    """Take running messages away from their workers, and make them ready; return their ids.
 
-    Nothing is counted. A worker that still runs one has lost its lease and changes nothing more.
-    A message that was asked to be cancelled ends as cancelled.
+    The runs are not counted. A worker that still runs such a message has lost the lease, and
+    changes the message no more. A message with a cancel request ends as cancelled.
     """
     with connection.transaction():
         freed = connection.execute(SQL["release"], {"ids": list(ids)}).fetchall()
@@ -184,7 +184,7 @@ def rescue_from(
     """Take messages away from a dead process, although their leases have not run out.
 
     Args:
-        first, last: the range of its worker_ids.
+        first, last: the range of the process's worker_ids.
     """
     bounds = {"first_worker": first, "last_worker": last}
     return _rescue(connection, "rescue_from", {**bounds, "max_lost": max_lost, "limit": limit})
@@ -193,11 +193,13 @@ def rescue_from(
 def give_back(
     connection: Connection, first: UUID, last: UUID, *, known: Iterable[int]
 ) -> list[Rescued]:
-    """Make messages ready again that a worker claimed without getting the answer; count nothing.
+    """Make messages ready again that a worker claimed without getting the answer.
+
+    The claims are not counted as runs.
 
     Args:
-        first, last: the range of the ids that it had before.
-        known: the messages whose claims it knows.
+        first, last: the range of the worker's earlier ids.
+        known: the messages whose claims the worker knows.
     """
     return _rescue(
         connection,
@@ -222,9 +224,9 @@ def _rescue(connection: Connection, statement: str, parameters: dict[str, Any]) 
 
 
 def are_any_over(connection: Connection) -> bool:
-    """Return whether a worker seems to have been silent for a whole lease, or a lease is too long.
+    """Return whether a lease has ended, or is too long.
 
-    A lease is too long if it ends later than its length from now.
+    A lease is too long if its rest is longer than its length.
     """
     row = connection.execute(SQL["are_any_over"]).fetchone()
     return bool(row and row[0])
@@ -234,7 +236,7 @@ def are_any_of(connection: Connection, first: UUID, last: UUID) -> bool:
     """Return whether a process still has any messages, locked ones included.
 
     Args:
-        first, last: the range of its worker_ids.
+        first, last: the range of the process's worker_ids.
     """
     row = connection.execute(SQL["are_any_of"], {"first": first, "last": last}).fetchone()
     return bool(row and row[0])

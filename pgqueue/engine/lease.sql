@@ -1,6 +1,6 @@
 -- name: extend
--- Skips locked rows: waiting for them in an order other than a settle's would deadlock. A skipped row
--- is not a lost lease: `valid` tells them apart.
+-- Skip locked rows: the order of this statement's locks may differ from a settle's, so waiting could deadlock.
+-- A skipped row is not a lost lease: `valid` tells them apart.
 WITH still AS MATERIALIZED (
 -- include: valid_and_free
 )
@@ -47,11 +47,11 @@ FROM pg_stat_activity
 WHERE (pid, backend_xid::text) IN (SELECT * FROM unnest(%(pids)s::int[], %(transactions)s::text[]))
 
 -- name: still_mine
--- "|| ''" as in `valid`.
+-- For "|| ''" see `valid`.
 WHERE id = %(id)s AND attempt = %(attempt)s AND worker_id = %(worker_id)s AND state || '' = 'running'
 
 -- name: until_at_least
--- Never earlier than before, unless that was from the future; greatest() and least() ignore NULL.
+-- The end never moves to an earlier time, unless the old one was from the future; greatest() and least() ignore NULL.
 greatest(least(lease_until, statement_timestamp() + lease_for), statement_timestamp() + %(extend)s::interval),
     lease_for = greatest(lease_for, %(extend)s::interval)
 
@@ -75,7 +75,7 @@ SET lease_until =
 RETURNING id
 
 -- name: begin
--- A message that has lost a lease before stores when its run begins: if this worker dies, too, the messages
+-- For a message that has lost a lease before, the begin of its run is stored. If this worker dies, too, messages
 -- that it had claimed but not begun are not suspected. Locked rows are skipped.
 WITH still AS MATERIALIZED (
 -- include: valid_and_free
@@ -93,8 +93,8 @@ SELECT EXISTS (
     ))
 
 -- name: rescue
--- Messages whose lease was over when this transaction began: leases that could not be renewed because of
--- an outage since then do not count. A lease from the future ends one lease after now: its worker may live.
+-- Messages whose lease was over when this transaction began. A lease that ended since then does not count: an outage
+-- may have kept the worker from renewing it. A lease from the future ends one lease after now: its worker may live.
 WITH found AS MATERIALIZED (
     SELECT lease_until < transaction_timestamp() AS is_over,
 -- include: what_to_know_of_a_loss
@@ -116,7 +116,8 @@ WITH found AS MATERIALIZED (
 -- include: taken_away
 
 -- name: release
--- An operator's: whoever runs them is fenced off by the state, and nothing is counted. The worker's id stays in the row: an operator may not write it, and the next claim does.
+-- An operator releases running messages. Their workers are fenced off by the state, and no run is counted. The worker's
+-- id stays in the row: an operator has no right to write it, and the next claim overwrites it.
 WITH chosen AS MATERIALIZED (
     SELECT id
     FROM pgqueue_message
@@ -153,14 +154,14 @@ WITH mine AS MATERIALIZED (
 -- include: taken_away
 
 -- name: are_any_of
--- Finds locked rows, too, which `rescue_from` skips.
+-- The query also finds locked rows, which `rescue_from` skips.
 SELECT EXISTS (
     SELECT FROM pgqueue_message
     WHERE state = 'running' AND worker_id BETWEEN %(first)s::uuid AND %(last)s::uuid)
 
 -- name: give_back
--- Messages claimed under earlier ids of a worker that it does not know of: the claim's answer was lost
--- with the connection. None of them was begun.
+-- Messages that a worker claimed under its earlier ids without knowing of them: the claim's answer was lost with the
+-- connection. None of them was begun.
 WITH mine AS MATERIALIZED (
     SELECT id, cancel_requested_at, false AS suspected
     FROM pgqueue_message
@@ -216,7 +217,7 @@ charged AS (
 ),
 -- include: cancelled_as_asked
 , counted AS (
-    -- Who ran them counts nothing any more.
+    -- The lost workers no longer count these runs.
     INSERT INTO pgqueue_tally (at, channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran,
                                waits, runs, lost, released)
     SELECT statement_timestamp(), channel, task, 0, 0, 0, 0, 0, 0, 0, 0,

@@ -19,11 +19,11 @@ SQL = load(__name__)
 AT_ONCE = 1000
 """Channels that are measured together."""
 BOUND = 10_000
-"""Messages of one state and channel that are counted at most."""
+"""The bound of a count of one state and channel, if a call has few channels."""
 TOGETHER = 100_000
-"""The same for all channels of one call together."""
+"""The sum of these bounds over the channels of a call, if it has many channels."""
 LEAST = 100
-"""The same for each channel at least, however many channels one call has."""
+"""The smallest bound, for any number of channels."""
 PAGES = 1000
 """Pages of the table that an estimate reads."""
 REACH = 10_000
@@ -31,7 +31,7 @@ REACH = 10_000
 LANES = 1000
 """Keys and priorities whose oldest message is read, for all channels of one call together."""
 LEAST_LANES = 10
-"""The same for each channel at least."""
+"""Keys and priorities whose oldest message is read for each channel, at least."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,16 +41,16 @@ class Stats:
     Attributes:
         ready: messages that can run.
         scheduled: messages that wait for their time, or for their next attempt.
-        held: two-phase messages that wait to be committed.
+        held: two-phase messages that wait for their commit.
         running: messages that workers have claimed.
         dead: dead letters.
         oldest_ready_age: how long the oldest ready message has waited; None: there is none.
-        enqueued_per_second: over the last minute, or a shorter time if much was enqueued.
-        finished_per_second: the same for messages that ended, with any outcome.
+        enqueued_per_second: messages that were enqueued, over the last minute or a shorter time.
+        finished_per_second: messages that ended, with any outcome, over such a time.
         estimated: the names of the attributes that are estimates. A count is an estimate beyond
-            10 000 messages (fewer, if one call has more than ten channels). It may then be wrong by
-            some per cent, or by more for a channel that is a small part of the table. An estimated
-            age is a lower bound.
+            10 000 messages, or fewer if one call has more than ten channels. It may then be wrong
+            by some per cent, or by more for a channel that is a small part of the table. An
+            estimated age is a lower bound.
     """
 
     ready: int = 0
@@ -81,7 +81,7 @@ def measure(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]
 
 
 def measure_all(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]:
-    """Return the counts of each of any number of channels."""
+    """Return the counts of any number of channels, by the channel."""
     found: dict[str, Stats] = {}
     for start in range(0, len(channels), AT_ONCE):
         found |= measure(connection, channels[start : start + AT_ONCE])
@@ -91,7 +91,7 @@ def measure_all(connection: Connection, channels: Sequence[str]) -> dict[str, St
 @contextmanager
 def _by_indexes(connection: Connection) -> Iterator[None]:
     """Make the planner use indexes: the statistics of this table are always old."""
-    # Nothing is written; the rollback restores the settings of the caller's transaction.
+    # No row is written; the rollback restores the settings of the caller's transaction.
     with connection.transaction(force_rollback=True):
         for method in ("seqscan", "bitmapscan", "sort"):
             connection.execute("SELECT set_config(%s, 'off', true)", [f"enable_{method}"])
@@ -99,7 +99,7 @@ def _by_indexes(connection: Connection) -> Iterator[None]:
 
 
 def _counted(connection: Connection, channels: Sequence[str], bound: int) -> dict[str, Stats]:
-    """Count up to a bound; a count that reached it is named in `estimated`."""
+    """Count up to a bound; name each count that reached it in `estimated`."""
     rows = connection.execute(SQL["counts"], {"channels": list(channels), "bound": bound})
     found = {}
     for row in rows:
@@ -154,7 +154,7 @@ def _age(seconds: float) -> timedelta:
 
 
 def _estimated(connection: Connection, found: Mapping[str, Stats]) -> dict[str, Stats]:
-    """Estimate the counts that reached the bound; an estimate is at least the bound."""
+    """Estimate the counts that reached the bound; no estimate is smaller than the bound."""
     rows = connection.execute(SQL["sample"], {"channels": list(found), "pages": PAGES})
     guesses = {(name, state): round(count) for name, state, count in rows}
     return {

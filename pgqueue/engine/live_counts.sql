@@ -55,7 +55,7 @@ CROSS JOIN LATERAL (
         LIMIT %(bound)s + 1) d) dead
 
 -- name: oldest
--- No age of an infinite time can be computed.
+-- The bounds replace infinite times, which have no age.
 min(greatest(least(run_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'))
 
 -- name: sample
@@ -71,7 +71,7 @@ GROUP BY m.channel, m.state, table_size.pages
 
 -- name: first_of_each
 -- The age of each channel's oldest ready message in seconds. The first message of each key and priority is
--- its oldest; a probe leads from one to the next. The last column is whether all were read.
+-- its oldest; a probe leads from one to the next. The last column tells whether all of them were read.
 WITH RECURSIVE free AS (
     SELECT c.channel, first.key, first.rank, first.run_at, 1 AS n
     FROM unnest(%(channels)s::text[]) AS c (channel) CROSS JOIN LATERAL (
@@ -112,9 +112,9 @@ FROM (SELECT channel, run_at, n FROM free UNION ALL SELECT channel, run_at, n FR
 GROUP BY channel
 
 -- name: rates
--- Enqueued and ended messages per second over the last minute, or over the time that the last 10 000 of
--- them span if that is shorter. The newest messages are found by their ids, live or ended; the last ended
--- ones by the order of transactions. So no scan reads older rows.
+-- Enqueued and ended messages per second over the last minute, or over the time of the last 10 000 messages if
+-- this is shorter. The newest messages are found by their ids, live or ended, the last ended ones by the order of
+-- transactions. So no scan reads older rows.
 WITH recent AS MATERIALIZED (
     SELECT statement_timestamp() AS now, statement_timestamp() - interval '1 minute' AS since,
            (SELECT last_value FROM pgqueue_message_id_seq) - %(reach)s AS after
@@ -136,7 +136,7 @@ WITH recent AS MATERIALIZED (
     ORDER BY h.txid DESC, h.id DESC
     LIMIT %(reach)s
 ), spans AS MATERIALIZED (
-    -- Fewer than half of the newest ids are found if they go back for days or were rolled back.
+    -- If fewer than half of the newest ids are found, they go back for days, or were rolled back.
     SELECT CASE WHEN (SELECT count(*) FROM begun) < %(reach)s / 2 THEN since
                 ELSE greatest(since, (SELECT min(created_at) FROM begun)) END AS begun_since,
            CASE WHEN (SELECT count(*) FROM ended) < %(reach)s THEN since

@@ -21,15 +21,15 @@ REACH = 100_000
 """Positions that one statement looks through, at most: a filter may match few of them."""
 
 BYTES = 16 * 1024 * 1024
-"""Of payloads, as they are stored, that one statement reads, or one event more."""
+"""Bytes of stored payloads after which a statement reads no further event."""
 
 EXPENSIVE = 0.005
 """Seconds: a look at the inbox that takes longer walks over dead entries of its index."""
 COST = 10
-"""The next look from the front comes after so many times what the last one took."""
+"""The pause before the next look from the front, as a multiple of the last look's duration."""
 LONGEST_PAUSE = 1.0
 RECENT = 5000
-"""Ids before the last one, of events that are found at once, whenever they are committed."""
+"""The number of last ids whose events a look finds at once, whenever they are committed."""
 
 ALL = "true"
 """The condition that every event meets."""
@@ -47,10 +47,10 @@ class StoredEvent(NamedTuple):
 
 
 class LogStretch(NamedTuple):
-    """What was read.
+    """The result of a read.
 
     Attributes:
-        upto: the last position that was looked at: one who reads on continues after it.
+        upto: the last position that was looked at: the next read continues after it.
         floor: the last position that retention has removed; 0: none.
         head: the last position of the log.
     """
@@ -62,7 +62,7 @@ class LogStretch(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The last position that retention has removed, and the last of the log."""
+    """The last position that retention has removed, and the last position of the log."""
 
     floor: int
     head: int
@@ -79,11 +79,11 @@ def read(
 ) -> LogStretch:
     """Read up to `limit` events after a position, within the next `reach` positions.
 
-    Fewer, where their payloads take more than `BYTES`.
+    It reads fewer events where their payloads have more than `BYTES`.
 
     Args:
-        condition: SQL over an event `e`, made of no values.
-        parameters: its parameters.
+        condition: SQL over an event `e`, without values of users.
+        parameters: the parameters of the condition.
     """
     with reading(connection), connection.cursor() as cursor:
         cursor.execute(
@@ -106,7 +106,7 @@ def read(
 
 
 def bounds(connection: Cursors) -> Bounds:
-    """Return where the log begins and ends."""
+    """Return the bounds of the log."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["bounds"])
         return Bounds(*cursor.fetchone())
@@ -115,7 +115,7 @@ def bounds(connection: Cursors) -> Bounds:
 def position_at(connection: Cursors, time: datetime) -> int:
     """Return the position before the first event that was published at a time or later.
 
-    Events have the order of their commits, not of their times: a later one may be older.
+    Events have the order of their commits, not of their times: a later event may be older.
     """
     with connection.cursor() as cursor:
         cursor.execute(SQL["position_at"], {"time": time})
@@ -124,14 +124,14 @@ def position_at(connection: Cursors, time: datetime) -> int:
 
 
 class _Mark(NamedTuple):
-    """Where the looks of a session resume, and until when by the monotonic clock."""
+    """The id after which a session's looks begin, and its end by the monotonic clock."""
 
     after: int
     until: float
 
 
 _marks: WeakKeyDictionary[Any, _Mark] = WeakKeyDictionary()
-"""By connection; only where a look from the front is expensive."""
+"""The marks by connection. Only connections with expensive looks from the front have one."""
 
 
 def is_anything_waiting(connection: Cursors) -> bool:
@@ -140,12 +140,12 @@ def is_anything_waiting(connection: Cursors) -> bool:
 
 
 def has_anything_come(connection: Connection) -> bool:
-    """Return whether an event seems to have no position yet, for readers that look again and again.
+    """Return whether an event seems to have no position yet, for readers that look repeatedly.
 
-    The entries of events that were moved stay in the inbox's index for as long as a snapshot is
-    older. Where these make a look expensive, the next ones begin behind nearly all of them. Then an
-    event whose transaction was open while `RECENT` others were published is found within
-    `LONGEST_PAUSE`.
+    The entries of moved events stay in the inbox's index as long as an older snapshot exists. If
+    they make a look expensive, the next looks begin behind nearly all of them. These looks miss an
+    event whose transaction was open while `RECENT` others were published. A look from the front
+    finds it within `LONGEST_PAUSE`.
     """
     now = monotonic()
     mark = _marks.get(connection)
@@ -168,7 +168,7 @@ def _is_anything_after(connection: Cursors, after: int) -> bool:
 
 
 def is_next_older(connection: Cursors, *, after: int, age: timedelta) -> bool:
-    """Return whether the first event after a position was published longer ago than this."""
+    """Return whether the first event after a position is older than `age`."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["is_next_older"], {"after": after, "age": age})
         is_older: bool = cursor.fetchone()[0]
@@ -178,10 +178,10 @@ def is_next_older(connection: Cursors, *, after: int, age: timedelta) -> bool:
 def meeting(
     connection: Cursors, conditions: Sequence[Filter], asked: Sequence[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Return which of the pairs of a filter and a position are such that its conditions hold.
+    """Return the pairs of a filter and a position whose event meets the filter's conditions.
 
     Args:
-        asked: the index of a filter, and a position of the log. Topics are not looked at.
+        asked: pairs of a filter's index and a position of the log. Topics are not compared.
     """
     with connection.cursor() as cursor:
         cursor.execute(

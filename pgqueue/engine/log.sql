@@ -1,7 +1,7 @@
 -- name: read
--- The bounds are read in the same snapshot: what they include has been looked at, and where retention has
--- removed some of it, the floor says so. Except in a transaction whose snapshot is older than the drop: it sees
--- the old floor, but of partitions those there are now. So these are asked for by a function that looks now.
+-- The bounds are read in the same snapshot as the events. So all positions within them were looked at, and the floor
+-- covers the events that retention has removed. But a transaction with a snapshot older than a drop sees the old floor
+-- and the present partitions. So the statement also asks a function whether the partition exists now.
 SELECT greatest(b.floor, CASE
            WHEN %(after)s >= b.head THEN 0
            WHEN pg_partition_root(to_regclass('pgqueue_event_' || (%(after)s::bigint + 1) / %(size)s)) IS NULL
@@ -13,7 +13,7 @@ FROM (
 -- include: bounds
 ) b
 LEFT JOIN LATERAL (
-    -- Payloads may have 16 MB each: those beyond so many bytes are for the next read.
+    -- A payload may have 16 MB. Events beyond the limit of bytes are left to the next read.
     SELECT position, topic, key, payload, metadata, created_at,
            coalesce(sum(pg_column_size(payload)) OVER (
                ORDER BY position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) < %(bytes)s AS is_in
@@ -24,7 +24,7 @@ LEFT JOIN LATERAL (
 ORDER BY e.position
 
 -- name: position_at
--- OFFSET 0, or the planner walks the log from its front to find the first.
+-- OFFSET 0 keeps the planner from walking the log from its front to find the first event.
 SELECT coalesce(
     (SELECT min(position) - 1
      FROM (SELECT position FROM pgqueue_event WHERE created_at >= %(time)s OFFSET 0) later),
@@ -32,14 +32,14 @@ SELECT coalesce(
     (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0)
 
 -- name: is_anything_waiting
--- A role that may not store in the log leaves it to others.
+-- A role without the right to store in the log leaves the events to other roles.
 SELECT FROM pgqueue_event_inbox
 WHERE has_table_privilege('pgqueue_event'::regclass, 'INSERT') AND id > %(after)s
 ORDER BY id
 LIMIT 1
 
 -- name: last_published
--- The last id that was given to an event, whether or not that was committed.
+-- The last id that was given to an event, whether or not its transaction was committed.
 SELECT coalesce(pg_sequence_last_value(pg_get_serial_sequence('pgqueue_event_inbox', 'id')::regclass), 0)
 
 -- name: is_next_older

@@ -15,7 +15,7 @@ LARGEST = 2**63 - 1
 
 
 class Found(NamedTuple):
-    """A message, live or ended: `state` is its state or its outcome. JSON is not parsed."""
+    """A message, live or ended; `state` is its state or its outcome. JSON columns are texts."""
 
     id: int
     state: str
@@ -46,7 +46,7 @@ def find(connection: Cursors, id: int) -> Found | None:
 
 
 def find_each(connection: Cursors, ids: Iterable[int]) -> dict[int, Found]:
-    """Return the messages that exist, by their ids."""
+    """Return the messages with these ids that exist, by their ids."""
     possible = [id for id in ids if 0 < id <= LARGEST]
     with reading(connection), connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"ids": possible})
@@ -54,7 +54,7 @@ def find_each(connection: Cursors, ids: Iterable[int]) -> dict[int, Found]:
 
 
 def may_read(connection: Cursors) -> bool:
-    """Return whether this session's role may look messages up."""
+    """Return whether this session's role has the right to read messages."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["may_read"])
         return bool(cursor.fetchone()[0])

@@ -13,5 +13,5 @@ FROM pgqueue_history
 WHERE id = ANY (%(ids)s::bigint[])
 
 -- name: may_read
--- A role that may only produce is refused what is in messages, also those of its own.
+-- A producer's role has no right to read the columns of messages, not even of its own ones.
 SELECT has_table_privilege('pgqueue_message', 'SELECT')

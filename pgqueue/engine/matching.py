@@ -1,8 +1,8 @@
-"""Match a stretch of the log with subscriptions; find out who is at fault where that fails.
+"""Match a stretch of the log with subscriptions; if this fails, find the cause.
 
-Nobody is, if the statement fails without any subscription, too: then the step is tried again. An
-event is, if no message that has it can be stored: it is set aside. Otherwise it is a subscription,
-which is paused in front of the event that it fails with.
+If the statement fails without any subscription, too, the step is tried again. If no message of an
+event can be stored, the event is set aside. Otherwise a subscription is at fault: it is paused in
+front of the event that it fails with.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ SQL = load(__name__)
 PATIENCE = 10.0
 """Seconds that matching may take: a subscription that takes longer by itself is paused."""
 HASTE = 1.0
-"""Seconds for some of many, once all together have failed."""
+"""Seconds for a part of the subscriptions, once all together have failed."""
 LONGEST = 30.0
-"""Seconds after which the search for who it was ends; its worker's watchdog waits for longer."""
+"""Seconds after which the search for the cause ends; the worker's watchdog waits longer."""
 CHANNEL = "subscriptions"
-"""Of the dead letters of events that were set aside."""
+"""The channel of the dead letters of events that were set aside."""
 TASK = "pgqueue.events.dead_events.dispatch"
-"""What runs if such a dead letter is replayed."""
+"""The task that runs if such a dead letter is replayed."""
 
 R = TypeVar("R")
 Names = Sequence[str]
 
 
 class MatchStretch(NamedTuple):
-    """Events that a step matches: those after a position, up to another; and the log's last."""
+    """The events of a step, after a position and up to another, and the log's last position."""
 
     after: int
     upto: int
@@ -48,7 +48,7 @@ class MatchStretch(NamedTuple):
 
 
 class _Stopped(Exception):
-    """A subscription fails with an event; it was matched with all events in front of that."""
+    """A subscription fails with an event; it was matched with all events in front of this one."""
 
     def __init__(self, position: int, error: Exception) -> None:
         super().__init__(position)
@@ -61,7 +61,7 @@ class Matching:
 
     Args:
         connection: in a transaction, with the isolation READ COMMITTED.
-        names: of the subscriptions; None: all that follow.
+        names: the names of the subscriptions; None: all subscriptions that follow.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Matching:
         self._stopped: dict[str, _Stopped] = {}
 
     def run(self) -> int:
-        """Store the messages, and return how many; whatever makes that fail is left out."""
+        """Store the messages; leave out events and subscriptions at fault; return their number."""
         for predicate in self._predicates():
             self._meet(predicate)
         stored = self._store()
@@ -89,7 +89,7 @@ class Matching:
         return stored
 
     def run_or_raise(self) -> int:
-        """Store the messages, and return how many.
+        """Store the messages, and return their number.
 
         Raises:
             psycopg.Error: the statement fails.
@@ -110,7 +110,7 @@ class Matching:
         return [each for (each,) in self._connection.execute(SQL["predicates"], given).fetchall()]
 
     def _meet(self, predicate: str) -> None:
-        """Evaluate a predicate once for all its subscriptions; stop those that fail."""
+        """Evaluate a predicate once for all its subscriptions; stop subscriptions that fail."""
         own = {**self._given(self._names, self._positions), "predicate": predicate}
         if monotonic() > self._until:
             self._connection.execute(SQL["leave_all"], own)
@@ -143,7 +143,7 @@ class Matching:
         except Exception as raised:
             if not _is_own(raised):
                 raise
-            # It fails whatever it is given.
+            # The predicate fails with any events.
             self._stopped |= dict.fromkeys(names, _Stopped(self._positions[0], raised))
             return
         self._met += [each for some_met in met for each in some_met]
@@ -200,7 +200,7 @@ class Matching:
         return [name for (name,) in self._connection.execute(SQL["followers"])]
 
     def _is_too_late_for(self, names: Names) -> bool:
-        """Leave some of many to catch up later, one by one, once the search has taken too long."""
+        """Return whether the search has taken too long; let these subscriptions catch up later."""
         is_too_late = len(names) > 1 and monotonic() > self._until
         if is_too_late:
             given = {"names": list(names), "after": self._positions[0] - 1}
@@ -210,7 +210,7 @@ class Matching:
     def _until_it_fails(
         self, name: str, on: Callable[[Sequence[int]], R], error: Exception
     ) -> list[R]:
-        """Match one subscription with the events in front of the one that it fails with."""
+        """Match one subscription with the events in front of the event that it fails with."""
         done: list[R] = []
 
         def stop(position: int, error: Exception) -> R:
@@ -231,14 +231,14 @@ class Matching:
         except Exception as raised:
             if not _is_own(raised):
                 raise
-            # It fails without an event, too, as no other does.
+            # Only this subscription fails even without an event.
             self._stopped[name] = _Stopped(self._positions[0], raised)
         return done
 
     def _set_events_aside(self, error: Exception) -> bool:
         """Set aside the events of which no message can be stored; return whether there are any.
 
-        A dead letter names each of them, so that it can be matched again.
+        Each event gets a dead letter, by which an operator has it matched again.
 
         Raises:
             psycopg.Error: `error`, if no message at all can be stored.
@@ -253,7 +253,7 @@ class Matching:
                 for position, reason in found.items():
                     self._park(position, reason)
         except psycopg.Error:
-            # Not even a message without an event can be stored: nobody is at fault.
+            # Not even a message without an event can be stored: no event is at fault.
             raise error from None
         self._without += found
         for position, reason in found.items():
@@ -283,27 +283,27 @@ class Matching:
 
 
 def match_again(connection: Connection, position: int, names: Collection[str]) -> int:
-    """Match an event that was set aside; return how many messages were stored.
+    """Match an event that was set aside; return the number of stored messages.
 
     Args:
         connection: in a transaction, with the isolation READ COMMITTED.
-        names: of the subscriptions that it was set aside for.
+        names: the names of the subscriptions that it was set aside for.
 
     Raises:
-        psycopg.Error: the cause was not mended.
+        psycopg.Error: the cause still exists.
     """
     stretch = MatchStretch(position - 1, position, position)
     return Matching(connection, list(names), stretch).run_or_raise()
 
 
 def _is_own(error: BaseException) -> bool:
-    """Return whether a subscription or an event may be at fault; also for taking too long."""
+    """Return whether a subscription or an event may be at fault; a time-out counts, too."""
     return may_be_own(error) or isinstance(error, psycopg.errors.QueryCanceled)
 
 
 @contextmanager
 def _in_time(connection: Connection, patience: float) -> Iterator[None]:
-    """Open a savepoint in which a statement may take so long, and no longer."""
+    """Open a savepoint in which a statement may take at most `patience` seconds."""
     began = monotonic()
     try:
         with connection.transaction():
@@ -313,7 +313,7 @@ def _in_time(connection: Connection, patience: float) -> Iterator[None]:
             connection.execute(SQL["set_back"])
     except psycopg.errors.QueryCanceled as error:
         if monotonic() - began < patience:
-            # It was cancelled by somebody, and is tried again as it was.
+            # Another session has cancelled the statement: it is tried again unchanged.
             raise psycopg.OperationalError(str(error)) from error
         raise
 

@@ -1,10 +1,10 @@
 -- name: meant
--- The events of a step, but for those that were set aside.
+-- The events of a step, without events that were set aside.
 position > %(after)s AND position <= %(upto)s AND position <> ALL (%(without)s::bigint[])
 
 -- name: set_up
--- No nested loops over what is held in memory: its size is not known to the planner. A lock is no
--- subscription's fault, and so is waited for less long.
+-- No nested loops over materialized rows: the planner does not know their number. A lock is no subscription's fault,
+-- so the statement waits for it less long.
 SELECT set_config('statement_timeout', %(patience)s, true), set_config('lock_timeout', %(lock_patience)s, true),
        set_config('enable_nestloop', 'off', true)
 
@@ -15,7 +15,7 @@ SET LOCAL enable_nestloop TO DEFAULT
 SELECT name FROM pgqueue_subscription WHERE follows ORDER BY name
 
 -- name: predicates
--- Which there are among the subscriptions of a step.
+-- The predicates of the subscriptions of a step.
 SELECT DISTINCT predicate FROM pgqueue_subscription
 WHERE predicate <> '' AND CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
 ORDER BY predicate
@@ -27,8 +27,8 @@ WHERE predicate = %(predicate)s
 ORDER BY name
 
 -- name: to_evaluate
--- The events of a step, and the subscriptions that have a predicate, as JSON. A payload that is compared as another one has
--- that beside it: the role that evaluates may call no function of ours.
+-- The events of a step, and the subscriptions with a predicate, as JSON. A payload that is compared in another form has
+-- this form beside it: the role that evaluates has no right to call pgqueue's functions.
 SELECT (SELECT coalesce(jsonb_agg(to_jsonb(e) || jsonb_build_object(
             'comparable', nullif(pgqueue_comparable_v1(payload), payload))), '[]')::text FROM pgqueue_event e
         WHERE
@@ -42,8 +42,8 @@ SELECT (SELECT coalesce(jsonb_agg(to_jsonb(e) || jsonb_build_object(
           AND CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END)
 
 -- name: try_events
--- Store a message of each event, as a subscription without conditions would, and one of no event: if that fails, too,
--- no event is at fault. All of it is rolled back.
+-- Store a message of each event, as a subscription without conditions would, and a message without an event: if this
+-- one fails, too, no event is at fault. All messages are rolled back.
 INSERT INTO pgqueue_message (channel, task, payload, state, max_attempts)
 SELECT %(channel)s, %(task)s, jsonb_build_object('args', jsonb_build_array(event), 'kwargs', '{}'::jsonb), 'ready', 1
 FROM (
@@ -54,21 +54,17 @@ FROM (
 ) tried
 
 -- name: match
--- Topics first, each only once however many events have it, and patterns, each only once however many
--- subscriptions have it. Then equalities, by a hash of the values; then the other conditions. A new condition goes behind
--- both lookups: before them, each event would be compared with each subscription.
---
--- The messages skip engine/enqueue. So each effect of an insert (governed lanes, bells, notices, idle workers) is here,
--- too, except for max_size and dedupe keys, which such messages do not have.
+-- First topics and patterns, each only once for any number of events and subscriptions. Then equalities, by a hash of
+-- the values. Then the rest of the conditions.
 WITH subs AS MATERIALIZED (
     SELECT *, exact = '{}' AND regex = '' AS is_any, predicate = '' AND eq_path = '' AS is_plain
     FROM pgqueue_subscription
     WHERE CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
 ), met AS MATERIALIZED (
-    -- What the predicates in SQL have found.
+    -- The results of the predicates in SQL.
     SELECT * FROM unnest(%(met_positions)s::bigint[], %(met_names)s::text[]) AS m (position, name)
 ), events AS MATERIALIZED (
-    -- Conditions compare what a payload stands for, which is found once for all of them.
+    -- Conditions compare a payload in its comparable form, which is made once for all of them.
     SELECT position, topic, key, payload, metadata, created_at,
            CASE WHEN EXISTS (SELECT FROM subs WHERE path <> '')
                 THEN pgqueue_comparable_v1(coalesce(payload, 'null')) END AS comparable
@@ -76,7 +72,7 @@ WITH subs AS MATERIALIZED (
     WHERE
 -- include: meant
 ), unconditional AS MATERIALIZED (
-    -- By themselves: a plan may look through them again for each event.
+    -- In a table of their own: a plan may scan them again for each event.
     SELECT name FROM subs WHERE is_any AND is_plain
 ), topics AS MATERIALIZED (
     SELECT DISTINCT topic FROM events
@@ -92,7 +88,7 @@ WITH subs AS MATERIALIZED (
           CROSS JOIN LATERAL (SELECT topic FROM topics WHERE topic ~ r.regex OFFSET 0) m) m
     JOIN subs s ON s.regex = m.regex
 ), found AS MATERIALIZED (
-    -- A tagged value is its value.
+    -- A tagged value is compared by its value.
     SELECT e.position, e.topic, p.eq_path,
            CASE WHEN jsonb_typeof(value) = 'object' AND value ? '@' THEN value -> 'value' ELSE value END AS value
     FROM events e
@@ -101,7 +97,7 @@ WITH subs AS MATERIALIZED (
 ), likely AS (
     SELECT * FROM found
     UNION ALL
-    -- The text of a number is that number, too.
+    -- The text of a number also equals the number.
     SELECT position, topic, eq_path, to_jsonb(pgqueue_number_v1(value #>> '{}'))
     FROM found
     WHERE jsonb_typeof(value) = 'string' AND pgqueue_number_v1(value #>> '{}') IS NOT NULL
@@ -121,7 +117,7 @@ WITH subs AS MATERIALIZED (
     UNION ALL
     SELECT position, name FROM met
 ), paths AS MATERIALIZED (
-    -- Parsed once each: many subscriptions differ in the values alone, and PostgreSQL compiles what is in a path.
+    -- Each path is parsed once: many subscriptions differ in values alone, and parsing compiles the path's patterns.
     SELECT path, path::jsonpath AS parsed
     FROM (SELECT DISTINCT s.path FROM candidates c JOIN subs s ON s.name = c.name
           WHERE s.path <> '' AND s.predicate = '') p
@@ -163,7 +159,7 @@ WITH subs AS MATERIALIZED (
            s.ordered OR s.channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
                         AND pgqueue_is_governed_v1(s.channel, g.key)
     FROM grouped g JOIN subs s ON s.name = g.name
-    -- In the order of the log: ids are given in it, and ordered messages run in theirs.
+    -- In the order of the log: ids are given in this order, and ordered messages run by their ids.
     ORDER BY g.first, g.name
     RETURNING id, channel, key, governed
 ), rung AS (
@@ -184,7 +180,7 @@ SET paused = true, follows = false, position = %(after)s, error = %(error)s
 WHERE name = %(name)s
 
 -- name: leave
--- They catch up, one by one.
+-- The subscriptions catch up later, one by one.
 UPDATE pgqueue_subscription SET follows = false, position = %(after)s WHERE name = ANY (%(names)s::text[])
 
 -- name: leave_all

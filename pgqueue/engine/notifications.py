@@ -6,13 +6,13 @@ from pgqueue.engine.values import Connection
 
 SQL = load(__name__)
 
-# The names of the channels, without the part that all of them begin with.
+# The names of PostgreSQL's channels, without their common beginning.
 NEW = ""
 RESULTS = "_results"
 NOTICES = "_notices"
 EVENTS = "_events"
 DUE_EARLIER = ""
-"""The text of a notification, in place of a channel, that a delayed message is due earlier."""
+"""The text of a notification, instead of a channel: a delayed message is due earlier."""
 
 
 def listen(connection: Connection) -> None:

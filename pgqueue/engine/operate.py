@@ -1,4 +1,4 @@
-"""What operators do to messages: the verbs, on many ids, without waiting for open transactions."""
+"""The verbs of operators: they change many messages without waiting for open transactions."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from pgqueue.engine.values import Connection
 SQL = load(__name__)
 
 BATCH = 1000
-"""Ids that a verb is given at a time."""
-# Shorter than PostgreSQL's deadlock_timeout: where an operator and a task wait for each
-# other, it is the operator who gives way.
+"""Ids that a verb takes at a time."""
+# It is shorter than PostgreSQL's deadlock_timeout: where an operator and a task wait for each
+# other, the operator gives way.
 PATIENCE = "500ms"
 
 
 class Operated(NamedTuple):
-    """What came of an operation, by ids; a message in none of the sets was left as it was."""
+    """The result of an operation, as sets of ids; a message in no set stays as it was."""
 
     done: frozenset[int] = frozenset()
     asked: frozenset[int] = frozenset()
-    """They run, and were asked to stop: their end decides."""
+    """Running messages that were asked to stop: the end of their run decides."""
     busy: frozenset[int] = frozenset()
-    """Another open transaction has them locked, for example that of an atomic task; or something in
-    the database refuses the change, as the log says."""
+    """Messages that another open transaction has locked, for example an atomic task's, or whose
+    change the database refuses. The log names the refusals."""
 
     def __or__(self, other: Operated) -> Operated:
         return Operated(*(mine | theirs for mine, theirs in zip(self, other, strict=True)))
@@ -44,18 +44,18 @@ Verb = Callable[[Connection, Collection[int]], Operated]
 
 
 def run_now(connection: Connection, ids: Collection[int]) -> Operated:
-    """Make delayed messages ready, whatever their time."""
+    """Make delayed messages ready before their time."""
     return Operated(frozenset(promote.run_now(connection, ids)))
 
 
 def cancel(connection: Connection, ids: Collection[int]) -> Operated:
-    """End messages that wait; ask running ones to end. Dead letters are left as they are."""
+    """Cancel waiting messages; ask running ones to end. Dead letters stay as they are."""
     ended, asked = cancelling.cancel(connection, ids)
     return Operated(frozenset(ended), frozenset(asked))
 
 
 def replay(connection: Connection, ids: Collection[int]) -> Operated:
-    """Make dead letters ready, with all attempts before them."""
+    """Make dead letters ready, with all their attempts again."""
     return Operated(frozenset(dead.replay(connection, ids)))
 
 
@@ -80,19 +80,19 @@ def unless_locked(connection: Connection, verb: Verb, ids: Sequence[int]) -> Ope
     Args:
         connection: in a transaction, or about to begin one: not in autocommit.
     """
-    # Begins the transaction where none is open: psycopg would take the savepoint for the whole.
+    # The query begins a transaction where none is open: psycopg would make one of the savepoint.
     row = connection.execute("SELECT current_setting('lock_timeout')").fetchone()
     before = (row or ("0",))[0]
     wait_at_most(connection, PATIENCE)
     try:
         operated = _by_halves(connection, verb, ids)
     except LockNotAvailable:
-        # The rest is locked before the verb can wait for any.
+        # Lock the free messages first, so that the verb waits for no lock.
         given = {"ids": list(ids)}
         free = frozenset(id for (id,) in connection.execute(SQL["lock_free"], given))
         found = frozenset(id for (id,) in connection.execute(SQL["found"], given))
         operated = _by_halves(connection, verb, sorted(free)) | Operated(busy=found - free)
-    # The transaction may be the caller's: what follows is not ours.
+    # The transaction may be the caller's, who needs the old setting.
     wait_at_most(connection, before)
     return operated
 

@@ -17,18 +17,18 @@ from pgqueue.engine.values import Connection
 SQL = load(__name__)
 
 RUNNING = 5000
-"""Messages that run of which some are shown."""
+"""Running messages that are read, of which some are shown."""
 RUNNING_EACH = 5
 LIMITED = 25
-"""Keys that a limit holds back, and channels, at most."""
+"""Keys that a limit holds back, at most, and as many channels."""
 GATES = 200
-"""Channels with a policy for the channel as a whole that are looked at, the first by name."""
+"""Channels with a policy for the channel as a whole that are read, the first ones by name."""
 DEAD_EACH = 500
-"""The newest dead letters of each channel, which are grouped."""
+"""The newest dead letters of each channel that are grouped."""
 DEAD_CHANNELS = 10
 DEAD_GROUPS = 25
 STOPPED = 5000
-"""Dead letters whose flows are looked for."""
+"""Dead letters whose flows are read."""
 STOPPED_FLOWS = 25
 
 
@@ -46,9 +46,9 @@ class Limited(NamedTuple):
 
     Attributes:
         what: "key" or "channel".
-        state: "saturated" (as many run as may) or "throttled" (its rate is used up).
-        wake_at: when its rate lets it go on.
-        running: how many run.
+        state: "saturated" (max_running is reached) or "throttled" (its rate is used up).
+        wake_at: when its rate allows the next start.
+        running: the number of its running messages.
     """
 
     what: str
@@ -63,11 +63,11 @@ class Limited(NamedTuple):
 
 
 class HeldBack(NamedTuple):
-    """What limits hold back.
+    """The keys and channels that limits hold back.
 
     Attributes:
-        found: keys and channels, by name.
-        is_all: whether there may be no others.
+        found: the keys and channels, ordered by name.
+        is_all: whether there are surely no others.
     """
 
     found: Sequence[Limited]
@@ -79,11 +79,11 @@ class DeadGroup(NamedTuple):
 
     Attributes:
         error: the class of the last error.
-        message: what the newest of them said.
-        first_at: when the first of them failed for the first time.
-        last_at: when the newest was claimed the last time.
-        newest: its id.
-        releases: in which they failed, that of the first failure first (`PGQUEUE["RELEASE"]`).
+        message: the text of the newest letter's error.
+        first_at: when the first letter failed for the first time.
+        last_at: when the newest letter was claimed the last time.
+        newest: the id of the newest letter.
+        releases: the releases (`PGQUEUE["RELEASE"]`) in which they failed, the first one first.
     """
 
     channel: str
@@ -98,7 +98,7 @@ class DeadGroup(NamedTuple):
 
 
 class StoppedFlow(NamedTuple):
-    """A flow that can't end, since messages of it are dead."""
+    """A flow that does not end, since some of its messages are dead."""
 
     id: int
     name: str
@@ -107,14 +107,14 @@ class StoppedFlow(NamedTuple):
 
 
 class QueueSnapshot(NamedTuple):
-    """What the queue does at one moment.
+    """The state of the queue at one moment.
 
     Attributes:
-        at: by the database's clock, as all instants in its tables.
-        stats: of each channel that was looked at.
-        paused: all channels that are.
-        counts: of runs within the window, by channel and task.
-        running: some of what each worker runs.
+        at: the moment by the database's clock, like all instants in its tables.
+        stats: the counts of each channel that was looked at.
+        paused: all paused channels.
+        counts: the counts of runs within the window, by channel and task.
+        running: some running messages of each worker.
         dead: dead letters by channel, task and error.
     """
 
@@ -129,12 +129,12 @@ class QueueSnapshot(NamedTuple):
 def look(
     connection: Connection, window: CountingWindow, *, channels: Collection[str] = (), limit: int
 ) -> QueueSnapshot:
-    """Look at the queue.
+    """Return the state of the queue.
 
     Args:
-        window: how far back runs are counted.
-        channels: these; none: those in use, the first ones by name.
-        limit: of channels in use; and of tasks, those with the most runs.
+        window: the time in which runs are counted.
+        channels: the channels to look at; none: the first channels in use by name.
+        limit: the most channels in use, and the most tasks: the ones with the most runs.
     """
     [[at]] = connection.execute(SQL["now"]).fetchall()
     names = sorted(channels) or in_use(connection)[:limit]
@@ -150,7 +150,7 @@ def look(
 
 
 def running(connection: Connection) -> Mapping[UUID, Sequence[Running]]:
-    """Return some of what each worker runs, the longest first."""
+    """Return some running messages of each worker, the longest running first."""
     found: defaultdict[UUID, list[Running]] = defaultdict(list)
     given = {"bound": RUNNING, "each": RUNNING_EACH}
     for worker, *row in connection.execute(SQL["running"], given):
@@ -159,7 +159,7 @@ def running(connection: Connection) -> Mapping[UUID, Sequence[Running]]:
 
 
 def limited(connection: Connection) -> HeldBack:
-    """Return lanes and channels that a limit holds back, and by which limit."""
+    """Return the lanes and channels that a limit holds back, and the limits."""
     given = {"bound": RUNNING, "limit": LIMITED, "gates": GATES}
     found = [Limited(*row) for row in connection.execute(SQL["limited"], given)]
     [[has_more]] = connection.execute(SQL["has_more_gates"], given).fetchall()
@@ -168,7 +168,7 @@ def limited(connection: Connection) -> HeldBack:
 
 
 def dead(connection: Connection) -> list[DeadGroup]:
-    """Return the newest dead letters by channel, task and error; the last group to grow first."""
+    """Return the newest dead letters by channel, task and error; the newest group comes first."""
     given = {"each": DEAD_EACH, "channels": DEAD_CHANNELS, "limit": DEAD_GROUPS}
     rows = connection.execute(SQL["dead"], given)
     return [
@@ -177,7 +177,7 @@ def dead(connection: Connection) -> list[DeadGroup]:
 
 
 def stopped_flows(connection: Connection, *, limit: int = STOPPED_FLOWS) -> list[StoppedFlow]:
-    """Return flows with dead messages, as far as they are found, the oldest first."""
+    """Return flows of the first dead letters, the oldest flow first."""
     given = {"bound": STOPPED, "limit": limit}
     return [StoppedFlow(*row) for row in connection.execute(SQL["stopped_flows"], given)]
 

@@ -1,10 +1,10 @@
--- What an overview shows beside counts. Each statement reads a bounded number of rows.
+-- The figures of an overview beside the counts. Each statement reads a bounded number of rows.
 
 -- name: now
 SELECT statement_timestamp()
 
 -- name: running
--- Some of what each worker runs, the longest first.
+-- Some running messages of each worker, the longest running first.
 WITH running AS MATERIALIZED (
     SELECT id, channel, task, worker_id, claimed_at FROM pgqueue_message WHERE state = 'running' LIMIT %(bound)s
 )
@@ -13,9 +13,9 @@ FROM (SELECT *, row_number() OVER (PARTITION BY worker_id ORDER BY claimed_at, i
 WHERE n <= %(each)s
 
 -- name: limited
--- Lanes and channels that have messages and may not start them, and the policy that says so. A lane is
--- marked as saturated or throttled by the claim that met the limit. A channel that has a policy of its own
--- has a gate, by which the first ones are found: any number of keys may have policies.
+-- Lanes and channels with messages that a policy keeps from starting, and the policy. The claim that met the limit
+-- has marked the lane as saturated or throttled. A channel with a policy for the channel as a whole has a gate. The
+-- first channels are found by their gates, since any number of keys may have policies.
 (SELECT 'key' AS what, lane.channel, lane.key, lane.state, lane.wake_at, p.max_running, p.rate, p.per,
         (SELECT count(*) FROM (SELECT FROM pgqueue_message m
                                WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key
@@ -77,7 +77,7 @@ ORDER BY max(claimed_at) DESC
 LIMIT %(limit)s
 
 -- name: stopped_flows
--- Flows with dead messages, the oldest first: of so many dead letters, the first ones by channel and key.
+-- The flows of a bounded number of dead letters, the first ones by channel and key. The oldest flow comes first.
 SELECT f.id, f.name, f.created_at, dead.letters
 FROM (
     SELECT flow_id, count(*) AS letters

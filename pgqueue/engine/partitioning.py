@@ -1,6 +1,6 @@
-"""The partitions of a log: made beside those who read and write it, and dropped when they are over.
+"""Make the partitions of a log while others use it, and drop the ones whose retention is over.
 
-What is over, and what the log's floor is then, each log says itself (`Log`).
+Each log decides which partitions are over, and its floor after a drop (`Log`).
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from pgqueue.engine.values import Connection
 SQL = load(__name__)
 
 PATIENCE = "5s"
-"""The lock_timeout: a lock that this code waits for blocks other sessions meanwhile."""
+"""The lock_timeout: while this code waits for a lock, it blocks other sessions."""
 LONGEST = 60.0
 """Seconds after which no further partition is begun: the duty must report its progress."""
 UNMARKING = "1min"
 """The lock_timeout for removing a mark, which matters more than marking."""
 DROPPING, MAKING = "drop partitions", "make partitions"
-"""What the log calls it."""
+"""The names of this work in the log."""
 MARK = "pgqueue: nothing in here is kept any more"
-"""The comment on a table that is to be dropped, so that no operator's archive is taken for one."""
+"""The comment on a table before its drop: a table without it may be an operator's archive."""
 
 
 class PartitionToDrop(NamedTuple):
-    """A partition that is to be dropped, and how far that has come.
+    """A partition that must be dropped, and the state of its drop.
 
-    Stale: it is marked, but detaching it has not begun.
+    A stale partition is marked, but its detaching has not begun.
     """
 
     schema: str
@@ -70,15 +70,16 @@ class PartitionToDrop(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """A partitioned table, and what of it is over.
+    """A partitioned table, and the rules of its drops.
 
     Args:
         table: its name.
         pattern: a regular expression of its partitions' names.
-        past: the statement that returns what is over; it includes `parts` and `past_parts`.
-        floor: returns the last position that goes with a partition; None: there is none in it.
-        may_go: says whether a partition that is over may be dropped. It is asked again once nobody
-            else can detach that one.
+        past: the statement that returns the partitions whose retention is over. It includes `parts`
+            and `past_parts`.
+        floor: returns the last position of a partition; None: the partition has no position.
+        may_go: returns whether a partition whose retention is over may be dropped. It is called
+            again once no other session can detach the partition.
         given: the statement's other parameters.
     """
 
@@ -91,27 +92,27 @@ class Log:
 
     @property
     def name(self) -> str:
-        """Its name in pgqueue_log_floor."""
+        """The log's name in pgqueue_log_floor."""
         return self.table.removeprefix("pgqueue_")
 
     def find(self, connection: Connection, *, only: str | None = None) -> list[PartitionToDrop]:
-        """Return what is over, or has been begun with, in the order in which it is to go."""
+        """Return the partitions whose retention is over or whose drop has begun, in drop order."""
         own = {"table": self.table, "pattern": self.pattern, "mark": MARK, "only": only}
         return [
             PartitionToDrop(*row) for row in connection.execute(self.past, {**own, **self.given})
         ]
 
     def has(self, connection: Connection, past: PartitionToDrop) -> bool:
-        """Return whether a partition's state is unchanged. Others may be locked: none is read."""
+        """Return whether a partition's state is unchanged; other partitions may be locked."""
         return self.find(connection, only=past.name) == [past]
 
 
 def make(
     connection: Connection, schema: str, log: str, name: str, *, first: str | int, end: str | int
 ) -> bool:
-    """Make a partition; return False if another session has just made it."""
-    # LIKE and ATTACH: PARTITION OF would wait for every reader of the log, and every writer would
-    # wait behind it. ATTACH makes the indexes, too.
+    """Make a partition; return False if another session has made it meanwhile."""
+    # LIKE and ATTACH, since PARTITION OF would wait for every reader of the log, and every writer
+    # would wait behind it. ATTACH makes the indexes, too.
     parent, table = Identifier(schema, log), Identifier(schema, name)
     try:
         with connection.transaction():
@@ -128,32 +129,32 @@ def make(
                 )
             )
     except (DuplicateTable, DuplicateObject, UniqueViolation):
-        # Of two sessions at the same moment, one gets UniqueViolation, from the catalog, or
-        # DuplicateObject where the other one commits between the looks for the table and its type.
+        # If two sessions make it at the same moment, one gets UniqueViolation from the catalog. It
+        # gets DuplicateObject if the other one commits between its checks of table and type.
         return False
     return True
 
 
 def _share_rights(connection: Connection, parent: Identifier, table: Identifier) -> None:
-    """Grant on a partition what others have on its table: parts of a log are read by name."""
+    """Grant the rights on the table on its partition, too: some statements read a partition."""
     names = {"parent": parent.as_string(connection), "table": table.as_string(connection)}
     for (grant,) in connection.execute(SQL["rights"], names).fetchall():
         connection.execute(Text(grant))
 
 
 def drop(connection: Connection, log: Log) -> list[PartitionToDrop] | None:
-    """Drop what is over, for a minute at most; there may be more.
+    """Drop the partitions whose retention is over, for a minute at most.
 
-    Those who read and write the log go on meanwhile and do not wait. If a lock takes too long, for
-    example because of a long report, it gives up; the next call continues there. A partition that
-    can't be dropped, for example since a view depends on it, is named in the log, and keeps no
-    other.
+    Readers and writers of the log go on meanwhile and do not wait. If a lock takes too long, for
+    example because of a long report, it gives up; the next call continues there. If the drop of a
+    partition fails, for example since a view depends on it, the log names it. The others are
+    dropped all the same.
 
     Args:
         connection: in autocommit, and used for nothing else: its time-outs are changed.
 
     Returns:
-        What was dropped; None: another session is dropping partitions of this log.
+        The dropped partitions; None: another session is dropping partitions of this log.
 
     Raises:
         psycopg.errors.LockNotAvailable: another session reads the log for too long.
@@ -167,7 +168,7 @@ def _each(
     log: Log,
     past: Iterable[PartitionToDrop],
 ) -> list[PartitionToDrop]:
-    """Drop partitions; return those that were dropped."""
+    """Drop partitions; return the ones that were dropped."""
 
     def one(each: PartitionToDrop) -> PartitionToDrop | None:
         return each if drop(connection, log, each) else None
@@ -177,16 +178,16 @@ def _each(
 
 
 def is_own(error: BaseException) -> bool:
-    """Return whether a partition may be at fault.
+    """Return whether a partition may be at fault for an error.
 
-    Another session that detaches or drops one is none, nor are the rights of the role.
+    It is not at fault if another session detaches or drops it, or if the role lacks a right.
     """
     others = (ObjectNotInPrerequisiteState, UndefinedTable, InsufficientPrivilege)
     return may_be_own(error) and not isinstance(error, others)
 
 
 def kept(connection: Connection, log: Log) -> list[PartitionToDrop]:
-    """Return what is over, and may not go yet."""
+    """Return the partitions whose retention is over, but that must stay for now."""
     return [each for each in log.find(connection) if not _may_go(connection, log, each)]
 
 
@@ -203,7 +204,7 @@ def _drop_concurrently(connection: Connection, log: Log) -> list[PartitionToDrop
 
 
 def _drop(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
-    """Drop a partition; return False if it must not be dropped, or not any more."""
+    """Drop a partition; return False if it must stay."""
     if not _may_go(connection, log, past):
         return False
     if past.is_pending:
@@ -217,11 +218,11 @@ def _drop(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
 
 
 def _mark(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
-    """Mark a partition as to be dropped; return False if it must not be dropped any more."""
+    """Mark a partition before its drop; return False if it must stay."""
     with connection.transaction():
-        # Detaching a partition takes these locks, too; reading or writing it does not. The parent's
-        # lock is waited for before it is marked: an operator who detaches it meanwhile must not get
-        # the mark.
+        # Detaching a partition takes these locks, too; reading or writing it does not. Wait for the
+        # parent's lock before marking: if an operator detaches the partition meanwhile, the
+        # operator's table must not get the mark.
         connection.execute(
             Text("LOCK TABLE ONLY {}, {} IN SHARE UPDATE EXCLUSIVE MODE").format(
                 past.parent, past.table
@@ -235,11 +236,7 @@ def _mark(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
 
 
 def _raise_floor(connection: Connection, log: Log, past: PartitionToDrop) -> None:
-    """Raise the floor of the log to the last position of a partition.
-
-    This is committed before, or with, the removal: a stream looks at the floor after each read, and
-    finds out by it that it lost rows.
-    """
+    """Store the last position of a partition, so that readers of the log find the gap."""
     last = log.floor(connection, past)
     if last is not None:
         connection.execute(SQL["raise_floor"], {"log": log.name, "position": last})
@@ -251,7 +248,7 @@ def _detach(connection: Connection, log: Log, past: PartitionToDrop) -> None:
     try:
         connection.execute(_alter("DETACH PARTITION {} CONCURRENTLY", past))
     except ObjectNotInPrerequisiteState:
-        # Another session detaches one concurrently, perhaps this one: then it belongs to that
+        # Another session is detaching a partition, perhaps this one: then it belongs to that
         # session.
         _unmark(connection, past)
         raise
@@ -274,7 +271,7 @@ def _unmark(connection: Connection, past: PartitionToDrop) -> None:
 def _drop_at_once(connection: Connection, log: Log) -> list[PartitionToDrop] | None:
     """Drop partitions behind a transaction pooler, where each statement may have another session.
 
-    Each one is one transaction: writers of the log wait until it ends or gives up.
+    Each drop is one transaction: writers of the log wait until it ends or gives up.
     """
     with connection.transaction():
         if not _be_alone(connection, log):
@@ -284,7 +281,7 @@ def _drop_at_once(connection: Connection, log: Log) -> list[PartitionToDrop] | N
 
 
 def _drop_in_one(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
-    """Drop a partition in one transaction; return False if it must not be dropped any more."""
+    """Drop a partition in one transaction; return False if it must stay."""
     with connection.transaction():
         if not _be_alone(connection, log) or not log.has(connection, past):
             return False
@@ -300,7 +297,7 @@ def _drop_in_one(connection: Connection, log: Log, past: PartitionToDrop) -> boo
         except Exception as error:
             if not is_own(error):
                 raise
-            # It is no part of the log any more: else no later partition of the events could go.
+            # It stays detached from the log: otherwise no later partition of the events could go.
             connection.execute(_comment(past, MARK))
             tell(DROPPING, row=past.name, error=error)
             return False
@@ -320,7 +317,7 @@ def _in_time(past: list[PartitionToDrop]) -> Iterator[PartitionToDrop]:
 
 
 def _past(connection: Connection, log: Log) -> list[PartitionToDrop]:
-    """Remove stale marks, then return what is to be dropped."""
+    """Remove stale marks, then return the partitions that must be dropped."""
     stale = [each for each in log.find(connection) if each.is_stale]
     unmark = partial(_unmark, connection)
     list(one_by_one(unmark, stale, what=DROPPING, row=attrgetter("name"), is_own=is_own))
@@ -328,7 +325,7 @@ def _past(connection: Connection, log: Log) -> list[PartitionToDrop]:
 
 
 def _may_go(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
-    """Ask the log, but not of what is on its way: there is no way back."""
+    """Return whether the log lets a partition go; a drop that has begun must go on."""
     return past.is_pending or not past.is_attached or log.may_go(connection, past)
 
 

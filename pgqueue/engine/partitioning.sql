@@ -1,5 +1,5 @@
 -- name: raise_floor
--- Before a partition goes: a reader that is behind finds out by this.
+-- Before a partition is dropped: a reader that is behind compares its position with the floor.
 INSERT INTO pgqueue_log_floor (log, position) VALUES (%(log)s, %(position)s)
 ON CONFLICT (log) DO UPDATE SET position = greatest(pgqueue_log_floor.position, excluded.position)
 
@@ -14,7 +14,7 @@ SELECT pg_advisory_unlock(%(table)s::regclass::oid::bigint)
 SELECT pg_try_advisory_xact_lock(%(table)s::regclass::oid::bigint)
 
 -- name: rights
--- The statements that grant on a partition what its table's owner has granted to others.
+-- The statements that grant the other roles' rights on the table on its partition, too.
 SELECT 'GRANT ' || string_agg(a.privilege_type, ', ') || ' ON ' || %(table)s::text || ' TO '
        || CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(r.rolname) END
 FROM pg_class c

@@ -1,4 +1,4 @@
-"""The daily partitions of history: made ahead, so that no settle waits for one, and dropped."""
+"""Make the daily partitions of history ahead, so that no settle waits for one, and drop them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AHEAD = timedelta(days=14)
 def ensure(connection: Connection, *, ahead: timedelta = AHEAD) -> list[date]:
     """Make the missing partitions from yesterday on; return their days.
 
-    A partition that can't be made is named in the log, and keeps no other.
+    If the making of a partition fails, the log names it, and the others are made all the same.
     """
     rows = connection.execute(SQL["missing"], {"days": ahead.days}).fetchall()
 
@@ -51,7 +51,7 @@ def _name(day: date) -> str:
 
 
 def _make(connection: Connection, schema: str, day: date) -> bool:
-    """Make one day's partition; return False if another session has just made it."""
+    """Make one day's partition; return False if another session has made it meanwhile."""
     first, end = f"{day} 00:00Z", f"{day + timedelta(days=1)} 00:00Z"
     return partitioning.make(connection, schema, TABLE, _name(day), first=first, end=end)
 
@@ -64,7 +64,7 @@ def drop(
     Args:
         connection: in autocommit, and used for nothing else: its time-outs are changed.
         retention: the retention of messages whose channel configures none.
-        exported: days with rows after this are kept.
+        exported: days with rows after this position are kept.
 
     Returns:
         The days that were dropped; None: another session is dropping days.
@@ -77,7 +77,7 @@ def drop(
 
 
 def waiting(connection: Connection, retention: Retention, exported: Position) -> list[date]:
-    """Return the days whose retention is over, and that are kept since they are not exported."""
+    """Return the days whose retention is over, but that wait for an export."""
     return [_day(each) for each in partitioning.kept(connection, _history(retention, exported))]
 
 
@@ -98,7 +98,7 @@ def _day(past: PartitionToDrop) -> date:
 
 
 def _last(connection: Connection, past: PartitionToDrop) -> int | None:
-    """Return the last transaction that has written to a day."""
+    """Return the id of the last transaction that has written to a day."""
     last = Text("SELECT max(txid) FROM {}").format(past.table)
     row = connection.execute(last).fetchone()
     return row[0] if row else None
@@ -118,12 +118,12 @@ def repeat_if_missing(
 ) -> list[Any]:
     """Run a statement that writes history; if today has no partition, make it and repeat.
 
-    Inside a transaction of the caller it runs in a savepoint, so that the rest is not undone.
+    In a transaction of the caller it runs in a savepoint, so that the caller's changes stay.
     """
     is_alone = connection.info.transaction_status == TransactionStatus.IDLE
     if is_alone and not connection.autocommit:
-        # Without autocommit, a transaction begins with its first statement. If that were our
-        # savepoint, psycopg would take it for the whole transaction and commit at its end.
+        # Without autocommit, a transaction begins with its first statement. If this were our
+        # savepoint, psycopg would make a transaction of it, and commit at its end.
         connection.execute("SELECT 1")
         is_alone = False
     try:

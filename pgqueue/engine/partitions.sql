@@ -1,6 +1,6 @@
 -- name: missing
--- The UTC days without a partition, in the schema of the history table, which need not be first in the
--- search_path. From yesterday on: around midnight a run may end before its settle begins.
+-- The UTC days without a partition, with the schema of the history table, which need not be first in the
+-- search_path. They begin with yesterday: around midnight a run may end before its settle begins.
 SELECT day::date, n.nspname
 FROM pg_class history JOIN pg_namespace n ON n.oid = history.relnamespace, generate_series(
     date_trunc('day', statement_timestamp() AT TIME ZONE 'UTC') - interval '1 day',
@@ -15,9 +15,9 @@ WHERE history.oid = 'pgqueue_history'::regclass
 ORDER BY day
 
 -- name: past
--- The days whose retention is over or that are empty, and those whose drop was begun and interrupted.
--- Never yesterday: around midnight a run may end before its settle begins. Nor what a flow that has not ended
--- may have in it: its messages may still need what others of it returned.
+-- The days that are empty or whose retention is over, and days whose drop was interrupted. Yesterday is kept: around
+-- midnight a run may end before its settle begins. Days since the begin of a living flow are kept, too: its messages
+-- may still need the results of others.
 WITH
 -- include: kept
 ,

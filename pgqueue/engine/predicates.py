@@ -1,13 +1,13 @@
 """Conditions of subscriptions that are SQL over an event `e` and a subscription `s`.
 
-Someone who may add a subscription must not be able to read, or do, anything by it. So a predicate
-may use what PostgreSQL itself brings and what changes nothing, no table and no sub-select; and it
-is evaluated by a role that has no rights, over events and parameters that the statement is given.
-What is checked is the statement that is evaluated: its tree, as PostgreSQL has parsed it, must be
-that of the predicate `true` but for the condition.
+A user with the right to add a subscription must gain no other right by it. So a predicate may use
+only PostgreSQL's own functions and types that change nothing. It may use no table and no
+sub-select. A role without rights evaluates it over the events and parameters of the statement.
+`check` reads the statement that is evaluated: its tree, as PostgreSQL has parsed it, must equal the
+tree of the predicate `true`, except for the condition.
 
-Both are sent by the extended protocol, which takes one statement. By the simple one, which psycopg
-prefers, a predicate might end the statement that it is a part of, and bring others.
+Both statements are sent by the extended protocol, which takes one statement. By the simple
+protocol, which psycopg prefers, a predicate might end its statement, and begin others.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SQL = load(__name__)
 ROLE = "pgqueue_predicates"
 COUNTED = ("{QUERY", "{RTE", "{RANGETBLENTRY", "{SUBLINK", "{AGGREF", "{WINDOWFUNC",
            "{GROUPINGFUNC", "{SORTGROUPCLAUSE", "{SETOPERATIONSTMT")  # fmt: skip
-"""Parts of a statement's tree of which a predicate may add none."""
+"""Parts of a statement's tree that a predicate must not add."""
 NODE = re.compile(r"\{([A-Z]+)")
 NODES = frozenset(
     re.findall(
@@ -45,34 +45,34 @@ NODES = frozenset(
 """,
     )
 )
-"""Parts of a tree that are known to run nothing but functions that the tree names.
+"""Parts of a tree that run no other functions than the ones that the tree names.
 
-A domain's CHECK, a field of a row type and XML are not among them, and no part that a later
-PostgreSQL brings.
+A domain's CHECK, a field of a row type and XML are not among them, and no part of a later
+PostgreSQL.
 """
 FUNCTIONS = re.compile(r":(?:funcid|opfuncid|hashfuncid|negfuncid) (\d+)")
 OPERATORS = re.compile(r":opnos? (?:\(o )?([\d ]+)")
 TYPES = re.compile(r":(?:\w*type|\w*typeid|\w*typid) (\d+)")
-"""Whatever a part calls the type of its value: RETURNING of json_value() has one of its own."""
+"""The types of values, by all names that parts have for them: json_value() has its RETURNING."""
 COLLATIONS = re.compile(r":\w*coll(?:id|oid|ation|Oid) (\d+)")
 SESSION = re.compile(r"\{SQLVALUEFUNCTION :op \d+ :type 19 ")
-"""current_user and its like; those that are about time have another type than `name`."""
+"""current_user and the like; the functions of time have another type than `name`."""
 REFUSALS = (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError)
 LIMIT = 10_000  # characters
 
 
 def is_on(connection: Connection) -> bool:
-    """Return whether there is the role that evaluates predicates, and this session may use it."""
+    """Return whether the role that evaluates predicates exists, and this session may use it."""
     row = connection.execute(SQL["is_on"], {"role": ROLE}).fetchone()
     return bool(row and row[0])
 
 
 def check(connection: Connection, predicate: str) -> None:
-    """Say no to what is no predicate, or none that may be evaluated.
+    """Refuse an invalid predicate, and one that uses anything forbidden.
 
     Raises:
-        InvalidSubscription: there is no role for it, or it can't be parsed, or it uses something
-            that it may not.
+        InvalidSubscription: the role for predicates is missing, PostgreSQL does not parse the
+            predicate, or it uses anything forbidden.
     """
     if not is_on(connection):
         raise InvalidSubscription(
@@ -81,10 +81,12 @@ def check(connection: Connection, predicate: str) -> None:
             f"{ROLE} TO {_user(connection)}."
         )
     if "\x00" in predicate or len(predicate) > LIMIT:
-        raise InvalidSubscription(f"predicate={shown(predicate)}: it may be {LIMIT} characters.")
+        raise InvalidSubscription(
+            f"predicate={shown(predicate)}: it may have at most {LIMIT} characters, and no NUL."
+        )
     _refuse_schemas(connection, predicate)
     plain, own = _tree(connection, "true"), _tree(connection, predicate)
-    # One that ends the parenthesis it stands in, and begins another, is no expression here.
+    # A predicate that ends its parenthesis, and begins another one, is no expression here.
     _tree(connection, f"CASE WHEN\n{predicate}\nTHEN true END")
     for part in COUNTED:
         if own.count(part) > plain.count(part):
@@ -94,29 +96,30 @@ def check(connection: Connection, predicate: str) -> None:
             )
     if unknown := set(NODE.findall(own)) - NODES:
         raise InvalidSubscription(
-            f"predicate={shown(predicate)}: it may not use {listed(sorted(unknown))}, as "
-            "PostgreSQL calls a part of it: only operators and functions of PostgreSQL itself that "
+            f"predicate={shown(predicate)}: it may not use {listed(sorted(unknown))} (PostgreSQL's "
+            "name of a part of it). It may use only PostgreSQL's own operators and functions that "
             "change nothing, and no domains, row types or XML."
         )
     if SESSION.search(own):
         raise InvalidSubscription(
-            f"predicate={shown(predicate)}: it may not ask who or where the session is."
+            f"predicate={shown(predicate)}: it may not use current_user and the like."
         )
     if foreign := _foreign(connection, own):
         raise InvalidSubscription(
-            f"predicate={shown(predicate)}: it may not use {listed(foreign)}: only functions and "
-            "types of PostgreSQL itself that change nothing and look at their arguments alone."
+            f"predicate={shown(predicate)}: it may not use {listed(foreign)}. It may use only "
+            "PostgreSQL's own functions and types that change nothing and read only their "
+            "arguments."
         )
 
 
 def _refuse_schemas(connection: Connection, predicate: str) -> None:
     """Refuse names in other schemas, before PostgreSQL parses them.
 
-    It reads a literal where it parses it: '{a}'::shop.code[] would run the CHECK of a domain at
-    once, with the rights of this session.
+    PostgreSQL evaluates a literal when it parses it: '{a}'::shop.code[] would run the CHECK of a
+    domain at once, with the rights of this session.
 
     Raises:
-        InvalidSubscription: there is one.
+        InvalidSubscription: there is such a name.
     """
     names = [name.replace('"', '""') for (name,) in connection.execute(SQL["schemas"])]
     of_others = "|".join(map(re.escape, names))
@@ -124,8 +127,8 @@ def _refuse_schemas(connection: Connection, predicate: str) -> None:
     if found or re.search(r'U&\s*"', predicate, re.IGNORECASE):
         name = found[1] if found else 'U&"…"'
         raise InvalidSubscription(
-            f"predicate={shown(predicate)}: it may not use {name}, where a name of a schema ends: "
-            "only what PostgreSQL itself brings, written without a schema."
+            f"predicate={shown(predicate)}: it may not use the schema {name}. It may use only "
+            "PostgreSQL's own functions and types, written without a schema."
         )
 
 
@@ -135,7 +138,7 @@ def _user(connection: Connection) -> str:
 
 
 def _tree(connection: Connection, predicate: str) -> str:
-    """Return the tree of the statement that evaluates a predicate; nothing is left of it."""
+    """Return the tree of the statement that evaluates a predicate; roll its view back."""
     tree = ""
     try:
         with connection.transaction():
@@ -154,7 +157,7 @@ def _tree(connection: Connection, predicate: str) -> str:
 
 
 def _foreign(connection: Connection, tree: str) -> list[str]:
-    """Return the names of what a tree uses that it may not."""
+    """Return the names of forbidden functions, operators and types that a tree uses."""
     given = {
         "functions": list(map(int, FUNCTIONS.findall(tree))),
         "operators": [int(id) for ids in OPERATORS.findall(tree) for id in ids.split()],
@@ -165,27 +168,29 @@ def _foreign(connection: Connection, tree: str) -> list[str]:
 
 
 def _evaluating(predicate: str, events: Composable, subscriptions: Composable) -> Composed:
-    # In lines of its own: a comment at its end must not hide what follows.
+    # The predicate has its own lines: a comment at its end must not hide the rest of the statement.
     return Text(SQL["evaluate"]).format(
         predicate=Text("\n" + predicate + "\n"), events=events, subscriptions=subscriptions
     )
 
 
 def _send(connection: Connection, statement: Composed, *values: str) -> psycopg.Cursor[Any]:
-    """Execute one statement: if these are several, PostgreSQL refuses them all."""
-    # Not the connection's own kind of cursor: Django's puts values into the text, and sends that
-    # by the simple protocol. Without values, only `binary` makes psycopg use the extended one.
+    """Execute one statement: PostgreSQL refuses a text with several statements."""
+    # Not the connection's own kind of cursor: Django's puts values into the text, which goes by the
+    # simple protocol. Without values, only `binary` makes psycopg use the extended one.
     return psycopg.Cursor(connection).execute(statement, values or None, binary=True)
 
 
 def evaluate(
     connection: Connection, predicate: str, events: str, subscriptions: str
 ) -> list[tuple[int, str]]:
-    """Return which events meet the predicate for which subscriptions: positions and names.
+    """Return the pairs of an event and a subscription that meet the predicate.
+
+    Each pair has the event's position and the subscription's name.
 
     Args:
         connection: in a transaction.
-        events, subscriptions: JSON arrays of what `e` and `s` are.
+        events, subscriptions: JSON arrays of the rows `e` and `s`.
 
     Raises:
         psycopg.Error: the predicate fails, or takes too long.
@@ -193,11 +198,11 @@ def evaluate(
     found: list[tuple[int, str]] = []
     statement = _evaluating(predicate.replace("%", "%%"), Text("%s::jsonb"), Text("%s::jsonb"))
     with connection.transaction():
-        # A name means here what it meant when it was checked: something of PostgreSQL itself.
+        # Names have the same meaning as in the check: they are PostgreSQL's own.
         connection.execute(SQL["confine"])
         connection.execute(SQL["hand_over"], {"role": ROLE})
         rows = _send(connection, statement, events, subscriptions)
         found = [(position, name) for position, name in rows]
-        # The role is given back.
+        # The rollback gives the role back.
         raise Rollback
     return found

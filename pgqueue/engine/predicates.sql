@@ -8,11 +8,12 @@ SELECT quote_ident(session_user)
 SELECT ev_action::text FROM pg_rewrite WHERE ev_class = to_regclass('pg_temp.pgqueue_checked')
 
 -- name: foreign
--- What is not PostgreSQL's own, or may change something, or looks at more than its arguments. A volatile function
--- might change something: set_config() could give the role of the session back. A stable one may look: table_to_xml()
--- at tables, format_type() at types, pg_stat_get_backend_activity() at what others do. So each stable function that a
--- predicate may use is named: beside its arguments it looks at the time, its zone, and how the session writes texts. A function that takes
--- cstring reads a value of any type: domain_in() runs a domain's CHECK, given its number.
+-- The forbidden functions, operators and types: they are not PostgreSQL's own, may change a state, or read more than
+-- their arguments. A volatile function may change a state: set_config() could give the role of the session back. A
+-- stable function may read other things: table_to_xml() tables, format_type() types, pg_stat_get_backend_activity()
+-- other sessions' statements. So each permitted stable function is named here: beside its arguments it reads only the
+-- time, its zone, and the session's formats of texts. A function that takes cstring reads a value of any type:
+-- domain_in() runs the CHECK of the domain whose number it gets.
 SELECT p.oid::regprocedure::text
 FROM pg_proc p
 WHERE (p.oid = ANY (%(functions)s::oid[])
@@ -48,14 +49,14 @@ WHERE c.oid = ANY (%(collations)s::oid[]) AND c.collnamespace <> 'pg_catalog'::r
 ORDER BY 1
 
 -- name: confine
--- A name without a schema is one of PostgreSQL itself.
+-- A name without a schema is PostgreSQL's own.
 SELECT set_config('search_path', 'pg_catalog, pg_temp', true)
 
 -- name: hand_over
 SELECT set_config('role', %(role)s, true)
 
 -- name: schemas
--- All schemas but PostgreSQL's own; pg_temp is another name of one.
+-- All schemas but PostgreSQL's own; pg_temp is another name of such a schema.
 SELECT nspname::text FROM pg_namespace WHERE nspname <> 'pg_catalog' UNION SELECT 'pg_temp'
 
 -- name: evaluate

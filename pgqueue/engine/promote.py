@@ -9,7 +9,7 @@ SQL = load(__name__)
 
 
 def promote(connection: Connection, *, limit: int = 1000) -> int:
-    """Make the delayed messages ready that are due; return how many."""
+    """Make the delayed messages ready that are due; return their number."""
 
     def some(part: Part) -> int:
         given = {**part._asdict(), "limit": limit}
@@ -19,15 +19,15 @@ def promote(connection: Connection, *, limit: int = 1000) -> int:
 
 
 def next_due(connection: Connection) -> timedelta | None:
-    """Return how long until the next delayed message is due, or None without any."""
+    """Return the time until the next delayed message is due; None: there is none."""
     row = connection.execute(SQL["next_due"]).fetchone()
     return timedelta(seconds=row[0]) if row else None
 
 
 def may_come(connection: Connection, channels: Collection[str] | None) -> timedelta | None:
-    """Return how long until there may be something to claim; None: nothing is expected.
+    """Return the time until there may be a message to claim; None: no message is expected.
 
-    Expected are delayed messages, lanes throttled by a rate, and messages whose leases may run out.
+    It expects delayed messages, lanes throttled by a rate, and messages whose leases may run out.
 
     Args:
         channels: the channels to claim from; None: all.

@@ -27,8 +27,8 @@ ORDER BY run_at
 LIMIT 1
 
 -- name: may_come
--- Seconds until there may be something to claim on these channels (NULL: all): a delayed message, a
--- throttled lane or gate, a lease that runs out, or a ready message that is locked now.
+-- Seconds until there may be a message to claim on these channels (NULL: all). It may be a delayed message,
+-- a message of a throttled lane or gate, one whose lease runs out, or a ready message that is locked now.
 SELECT extract(epoch FROM least(
     (SELECT run_at FROM pgqueue_message
      WHERE state = 'scheduled' AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))

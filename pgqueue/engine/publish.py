@@ -14,7 +14,7 @@ SQL = load(__name__)
 
 
 class NewEvent(NamedTuple):
-    """An event to be published. The payload and the metadata are JSON texts."""
+    """A new event. The payload and the metadata are JSON texts."""
 
     topic: str
     key: str
@@ -29,11 +29,11 @@ def publish(connection: Cursors, event: NewEvent) -> None:
 
 
 def publish_many(connection: Cursors, events: Iterable[NewEvent]) -> None:
-    """Store events by COPY, in their order; one by one for a producer's role, which may not COPY.
+    """Store events in their order by COPY, or one by one for a role without the right to COPY.
 
     Args:
         connection: in a transaction.
-        events: making one must not use the same connection.
+        events: an iterable that does not use the same connection.
     """
     with connection.cursor() as cursor:
         cursor.execute(SQL["begun"])
@@ -46,7 +46,7 @@ def publish_many(connection: Cursors, events: Iterable[NewEvent]) -> None:
 
 
 def tell(connection: Cursors) -> None:
-    """Have idle readers notified when the transaction commits."""
+    """Notify idle readers when the transaction commits."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["tell"])
 

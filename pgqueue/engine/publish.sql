@@ -1,5 +1,4 @@
--- A publisher only inserts. The sequencer gives positions, in the order of commits. PostgreSQL refuses to prepare a
--- transaction that has notified. A publisher that prepares its transaction inserts into pgqueue_event_inbox itself.
+-- Publishers only insert. The sequencer gives positions, in the order of commits.
 
 -- name: publish
 SELECT pgqueue_publish_v1(%(topic)s, %(key)s, %(payload)s::jsonb, %(metadata)s::jsonb)
@@ -8,12 +7,12 @@ SELECT pgqueue_publish_v1(%(topic)s, %(key)s, %(payload)s::jsonb, %(metadata)s::
 COPY pgqueue_event_inbox (topic, key, payload, metadata) FROM STDIN
 
 -- name: begun
--- Whether this role may COPY. Then idle readers are notified, when the transaction commits.
+-- Return whether this role has the right to COPY. If so, idle readers are notified when the transaction commits.
 SELECT may_copy, CASE WHEN may_copy THEN pgqueue_tell_readers_v1() END
 FROM (SELECT pgqueue_stores_events_v1() AS may_copy OFFSET 0) rights
 
 -- name: publish_each
--- In their order.
+-- Store events in their order.
 SELECT count(pgqueue_publish_v1(topic, key, payload::jsonb, metadata::jsonb))
 FROM (SELECT * FROM unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::text[], %(metadata)s::text[])
           WITH ORDINALITY AS e (topic, key, payload, metadata, number)

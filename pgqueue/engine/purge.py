@@ -16,7 +16,7 @@ SQL = load(__name__)
 
 BATCH = 1000
 REACH = 10_000
-"""Messages of all channels that one step reads at most."""
+"""The most messages of all channels that one step reads."""
 
 
 class PurgeBounds(NamedTuple):
@@ -34,7 +34,7 @@ class PurgeBounds(NamedTuple):
 
 
 class PurgeStep(NamedTuple):
-    """How many messages were discarded, and the last id that was read; None: there was none."""
+    """The number of discarded messages, and the last id that was read; None: there was none."""
 
     ended: int
     last: int | None
@@ -43,7 +43,7 @@ class PurgeStep(NamedTuple):
 def bounds(
     connection: Connection, channel: str, *, keep: int | None, older_than: timedelta | None
 ) -> PurgeBounds:
-    """Return which waiting messages exceed the number to keep, and which are too old."""
+    """Return the bounds of the waiting messages that are too many or too old."""
     row = connection.execute(
         SQL["bounds"], {"channel": channel, "keep": keep, "older_than": older_than}
     ).fetchone()
@@ -63,8 +63,8 @@ def discard(
 
     Args:
         states: the states of the messages to discard.
-        up_to: messages up to this id are discarded whatever their age.
-        before: later ones are discarded, too, if they were enqueued before this time.
+        up_to: messages up to this id are discarded at any age.
+        before: later messages are discarded, too, if they were enqueued before this time.
     """
     given = {
         "channel": channel,
@@ -83,6 +83,6 @@ def discard(
         return PurgeStep(ended, last)
 
     steps = apart(connection, "pgqueue_message", some, what="purge a channel")
-    # All of them have read up to the first of these.
+    # All steps have read up to the smallest of their last ids.
     last = min((step.last for step in steps if step.last is not None), default=None)
     return PurgeStep(sum(step.ended for step in steps), last)

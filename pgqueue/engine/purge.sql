@@ -1,6 +1,6 @@
 -- name: bounds
--- The newest message of all; the newest of the channel's waiting messages that has `keep` newer ones; and
--- the time before which messages are too old, by the same clock.
+-- The newest message; the newest of the channel's waiting messages that has `keep` newer ones; and the time
+-- before which messages are too old, by the same clock.
 SELECT (SELECT id FROM pgqueue_message ORDER BY id DESC LIMIT 1),
        CASE WHEN %(keep)s::bigint IS NOT NULL THEN (
            SELECT id FROM pgqueue_message
@@ -9,9 +9,9 @@ SELECT (SELECT id FROM pgqueue_message ORDER BY id DESC LIMIT 1),
        statement_timestamp() - %(older_than)s::interval
 
 -- name: discard
--- One step of a walk over the table by id, oldest first. The walk resumes behind the last id, so dead rows
--- do not make it longer, and a step reads `reach` rows at most whatever the statistics say. States are
--- no literals here, so that the planner takes no partial index.
+-- One step of a walk over the table by id, oldest first. The walk resumes behind the last id, so dead rows do
+-- not make it longer. For any statistics of the table, a step reads at most `reach` rows. States are no literals
+-- here, so that the planner takes no partial index.
 WITH stretch AS MATERIALIZED (
     SELECT id, channel, state, created_at
     FROM pgqueue_message

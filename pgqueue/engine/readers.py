@@ -1,4 +1,4 @@
-"""The rows of processes that wait for events: those who publish notify the idle ones."""
+"""The rows of processes that read events: publishers notify the idle ones."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def beat(
     """Store that a reader lives.
 
     Args:
-        group: that it reads for; None: it only waits.
+        group: the group that it reads for; None: it only waits.
         notify_for: how long it wants to be notified of events; None: not at all.
-        fed_by: the slot of the WAL feed, which notifies it while a process streams from the slot;
-            None, or else: those who publish do.
+        fed_by: the slot of the WAL feed. While a process streams from the slot, the feed notifies
+            the reader; otherwise publishers do. None: there is no such feed.
     """
     given = {"id": id, "host": platform.node(), "pid": os.getpid(), "group": group}
     connection.execute(SQL["beat"], {**given, "notify_for": notify_for, "slot": fed_by})
 
 
 def tell(connection: Connection) -> None:
-    """Notify the idle readers who left that to the WAL feed."""
+    """Notify the idle readers that the WAL feed must notify."""
     connection.execute(SQL["tell"])
 
 
@@ -45,7 +45,7 @@ def retire(connection: Connection, id: UUID) -> None:
 
 
 def forget(connection: Connection, *, silent_for: timedelta) -> int:
-    """Delete the rows of readers that died; return how many."""
+    """Delete the rows of readers that died; return their number."""
     given = {"silent_for": silent_for}
     return delete(
         connection, "pgqueue_reader", SQL["forget"], SQL["over"], given, what="forget readers"

@@ -1,6 +1,6 @@
 -- name: beat
--- While the WAL feed runs, it notifies idle readers, so that those who publish need not. A slot that is being made
--- is active, too, but not confirmed.
+-- While the WAL feed runs, it notifies idle readers, so that publishers need not. A slot that is being made is active,
+-- too, but not confirmed.
 INSERT INTO pgqueue_reader AS r (id, host, pid, "group", last_seen, notify_until, feed_until)
 SELECT %(id)s, %(host)s, %(pid)s, %(group)s, statement_timestamp(),
        CASE WHEN NOT is_fed THEN until END, CASE WHEN is_fed THEN until END

@@ -10,7 +10,7 @@ SQL = load(__name__)
 
 
 def remember(connection: Cursors, ids: Sequence[str], *, lasting: timedelta) -> set[str]:
-    """Remember ids in the caller's transaction; return those that were not remembered before."""
+    """Remember ids in the caller's transaction; return the ids that are new."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["remember"], {"ids": list(ids), "lasting": lasting})
         return {id for (id,) in cursor.fetchall()}

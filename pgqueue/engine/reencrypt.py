@@ -1,4 +1,4 @@
-"""Read what is encrypted of live and ended messages, and write it anew."""
+"""Read the encrypted columns of live and ended messages, and store their new values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pgqueue.engine.values import Connection
 SQL = load(__name__)
 
 BYTES = 16 * 1024 * 1024
-"""What is read at once, at most, but for one message."""
+"""The most bytes that are read at once, unless one message alone has more."""
 
 Table = Literal["live", "history"]
 
 
 class EncryptedTexts(NamedTuple):
-    """What a message has that is encrypted, or should be: texts of JSON; None: nothing."""
+    """The columns of a message that are encrypted, or should be, as JSON texts; None: neither."""
 
     id: int
     finished_at: datetime | None
@@ -29,7 +29,7 @@ class EncryptedTexts(NamedTuple):
 
 
 Rewritten = tuple[EncryptedTexts, EncryptedTexts]
-"""A message as it was read, and with what is to be written; None there: unchanged."""
+"""The columns of a message as they were read, and their new values; None there: unchanged."""
 
 
 def read(
@@ -41,13 +41,13 @@ def read(
     limit: int,
     ids: Collection[int] | None = None,
 ) -> list[EncryptedTexts]:
-    """Return the next messages in the order of their ids, one at least where there are any.
+    """Return the next messages in the order of their ids, at least one if any is left.
 
     Args:
         connection: in a transaction, whose plans are changed until it ends.
-        after: the id of the last one before.
-        tasks: the names of those of which also what is not encrypted is wanted.
-        ids: of those that are read; None: all.
+        after: the id of the last message before.
+        tasks: the names of tasks whose unencrypted columns are read, too.
+        ids: the ids of the messages to read; None: all.
     """
     connection.execute(SQL["by_index"])
     given = {
@@ -61,13 +61,13 @@ def read(
 
 
 def write(connection: Connection, table: Table, rewritten: Sequence[Rewritten]) -> set[int]:
-    """Write columns anew; return the ids of those that were written.
+    """Store the new values of messages; return the ids of the written messages.
 
-    What another transaction has locked is left out, and what was changed or moved since it was
-    read.
+    It leaves out messages that another transaction has locked, and messages that were changed or
+    have ended since they were read.
 
     Args:
-        rewritten: in the order of their ids.
+        rewritten: the messages in the order of their ids.
     """
     before, after = zip(*rewritten, strict=True)
     given = {

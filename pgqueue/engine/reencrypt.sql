@@ -1,9 +1,9 @@
--- Encrypted columns are written anew where their messages are, whatever state these are in: a settle moves
--- the row as it is then. Nothing else of a row changes, so no fence is needed; but what was changed since it
--- was read (a checkpoint, a debounced call) is left as it is.
+-- Encrypted columns get new values in place, in any state of their messages: a later settle moves the row with the new
+-- values. No other column changes, so no fence is needed. A column that was changed since it was read, by a checkpoint
+-- or a debounced call, is left as it is.
 
 -- name: by_index
--- The tables are walked along their ids, whatever the statistics say.
+-- The statements walk the tables along their ids, for any statistics of the tables.
 SELECT set_config(name, 'off', true) FROM unnest('{enable_seqscan,enable_bitmapscan,enable_sort}'::text[]) AS n (name)
 
 -- name: live
@@ -44,7 +44,7 @@ made AS MATERIALIZED (
 )
 
 -- name: write_live
--- A row that another transaction has locked is skipped: that of an atomic task is locked as long as it runs.
+-- A row that another transaction has locked is skipped: an atomic task locks its row as long as it runs.
 WITH
 -- include: made
 , free AS MATERIALIZED (
@@ -59,7 +59,7 @@ WHERE m.id = made.id
 RETURNING m.id
 
 -- name: write_history
--- By when they ended, too: a lookup then has one partition to look into.
+-- The rows are found by their ends, too, so that each lookup reads one partition.
 WITH
 -- include: made
 , free AS MATERIALIZED (
@@ -71,7 +71,7 @@ WITH
 UPDATE pgqueue_history h
 SET payload = coalesce(made.payload::jsonb, h.payload), progress = coalesce(made.progress::jsonb, h.progress),
     result = coalesce(made.result::jsonb, h.result),
-    -- A row may be older than the constraints, which hold for what an UPDATE writes.
+    -- A row may be older than the constraints, which hold for each row that an UPDATE writes.
     run_at = greatest(least(h.run_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
     created_at = greatest(least(h.created_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
     expires_at = CASE WHEN h.expires_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00' THEN h.expires_at END

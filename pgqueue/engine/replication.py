@@ -1,4 +1,4 @@
-"""The publication and the slot by which PostgreSQL tells of events that were published."""
+"""The publication and the slot of the WAL feed, by which PostgreSQL announces new events."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class ReplicationSlot(NamedTuple):
     """A replication slot.
 
     Attributes:
-        is_ours: it is of this database, and of the plugin that we read.
-        database: None: it is a physical one.
-        is_active: a connection streams from it, or makes it.
-        is_lost: the WAL that it needs was removed: it can't be used any more.
-        is_endangered: that will be so at the next checkpoint.
-        lag: bytes of WAL that were written since the position that was confirmed.
-        kept: bytes of WAL that the server keeps for the slot: more than `lag` where a transaction
-            was open before that position.
+        is_ours: whether it belongs to this database, and has the plugin that pgqueue reads.
+        database: the name of its database; None: it is a physical slot.
+        is_active: whether a connection streams from it, or makes it.
+        is_lost: whether the WAL that it needs was removed, so that it is useless.
+        is_endangered: whether the next checkpoint will remove this WAL.
+        lag: bytes of WAL that were written since the confirmed position.
+        kept: bytes of WAL that the server keeps for the slot. They are more than `lag` if a
+            transaction was open before the confirmed position.
     """
 
     is_ours: bool
@@ -40,11 +40,11 @@ class ReplicationSlot(NamedTuple):
 
 
 class FeedState(NamedTuple):
-    """The publication and the slot of the feed, as the database has them.
+    """The state of the feed's publication and slot.
 
     Attributes:
-        has_publication: the publication exists.
-        has_inbox: the publication tells of rows that are inserted into the inbox.
+        has_publication: whether the publication exists.
+        has_inbox: whether the publication announces rows that are inserted into the inbox.
         waiting: seconds since the first event without a position was published.
     """
 
@@ -56,7 +56,7 @@ class FeedState(NamedTuple):
 
 
 def state(connection: Connection, slot: str, publication: str) -> FeedState:
-    """Return what there is."""
+    """Return the state of the publication and of the slot."""
     given = {"slot": slot, "publication": publication}
     (row,) = connection.execute(SQL["state"], given)
     wal_level, has_publication, has_inbox, waiting, has_slot, *found = row
@@ -65,7 +65,7 @@ def state(connection: Connection, slot: str, publication: str) -> FeedState:
 
 
 def make_publication(connection: Connection, name: str) -> None:
-    """Have the ids of events that are published sent to those who stream."""
+    """Make the publication, which announces the ids of new events to streaming connections."""
     connection.execute(Text(SQL["make_publication"]).format(name=Identifier(name)))
 
 
@@ -75,7 +75,7 @@ def drop_publication(connection: Connection, name: str) -> None:
 
 
 def make_slot(connection: Connection, name: str) -> None:
-    """Have the WAL kept from now on; wait until the transactions that are open have ended.
+    """Make the slot, which keeps the WAL from now on; wait until all open transactions have ended.
 
     Args:
         connection: in autocommit.
@@ -84,7 +84,7 @@ def make_slot(connection: Connection, name: str) -> None:
 
 
 def drop_slot(connection: Connection, name: str) -> None:
-    """Have the WAL kept no longer."""
+    """Drop the slot, so that the server keeps no WAL for it."""
     connection.execute(SQL["drop_slot"], {"slot": name})
 
 
@@ -94,10 +94,10 @@ def take_over(connection: Connection, name: str) -> bool:
 
 
 def unseen(connection: Connection, xids: Sequence[int]) -> list[int]:
-    """Return those of the transactions whose rows are not to be seen yet.
+    """Return the transactions among these whose rows are not visible yet.
 
     Args:
-        xids: the lower 32 bits of their numbers.
+        xids: the lower 32 bits of the transactions' numbers.
     """
     if not xids:
         return []

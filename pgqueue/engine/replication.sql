@@ -1,5 +1,5 @@
 -- name: state
--- A publication that lacks the inbox tells of nothing: the inbox was made anew, or the publication is someone else's.
+-- A publication without the inbox announces no events: the inbox was made again, or the publication is not pgqueue's.
 SELECT current_setting('wal_level'), EXISTS (SELECT FROM pg_publication WHERE pubname = %(publication)s),
        EXISTS (SELECT FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) t
                WHERE p.pubname = %(publication)s AND p.pubinsert AND t.relid = 'pgqueue_event_inbox'::regclass),
@@ -12,7 +12,7 @@ SELECT current_setting('wal_level'), EXISTS (SELECT FROM pg_publication WHERE pu
 FROM (VALUES (%(slot)s)) asked (name) LEFT JOIN pg_replication_slots s ON s.slot_name = asked.name
 
 -- name: make_publication
--- No more than it takes to know that something was published. Rows are deleted from the inbox as they are moved.
+-- Only the ids: they tell that an event was published. Deletes are left out, since each moved row is deleted.
 CREATE PUBLICATION {name} FOR TABLE pgqueue_event_inbox (id) WITH (publish = 'insert')
 
 -- name: drop_publication
@@ -30,8 +30,8 @@ FROM pg_replication_slots
 WHERE slot_name = %(slot)s AND database = current_database() AND active_pid IS NOT NULL
 
 -- name: unseen
--- The stream has the lower 32 bits of a transaction's number: those of one that is near the newest, before it or
--- behind it.
+-- The stream has the lower 32 bits of a transaction's number. The whole number is the one nearest to the newest
+-- transaction's, before or behind it.
 SELECT xid
 FROM (
     SELECT xid, newest - ((newest - xid + 2147483648) & 4294967295) + 2147483648 AS number

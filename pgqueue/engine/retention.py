@@ -1,9 +1,9 @@
-"""Delete history rows whose retention is shorter than that of their day.
+"""Delete history rows whose retention is shorter than the retention of their day.
 
 A day's partition is dropped after the longest retention (`partitions.drop`), unless a flow that has
-not ended may need a message of it. Rows with a shorter retention, and all others of such a day, are
-deleted here, in windows of time, each of which is read only once: history has no index by channel
-and outcome, since every settle would have to write to it, only a BRIN index on the time.
+not ended may need a message of it. This module deletes rows with a shorter retention, and all other
+rows of a day that such a flow keeps. It reads each window of time only once. History has no index
+by channel and outcome, since every settle would have to write to it, only a BRIN index on the time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REACH = 10_000
 
 
 class RetentionWindow(NamedTuple):
-    """What is kept for `keep`, and when that of it ended which there may still be to purge."""
+    """A length of retention, and the range of ends of messages that it may let purge now."""
 
     keep: timedelta
     rules: str
@@ -36,7 +36,7 @@ class RetentionWindow(NamedTuple):
 
 
 class RetentionStep(NamedTuple):
-    """How many messages were deleted, and whether nothing is left to do now."""
+    """The number of deleted messages, and whether the work is done for now."""
 
     removed: int
     is_last: bool
@@ -50,15 +50,16 @@ def given(retention: Retention) -> Mapping[str, Any]:
 def advance(connection: Connection) -> timedelta:
     """Move the time by which retention removes, by a day at most; return how far it is behind.
 
-    A clock that has jumped ahead by forty days would have forty days of history be dropped at once.
-    So there are as many hours to set the clock right. Called more often, it does nothing.
+    After a clock has jumped ahead by forty days, retention would drop forty days of history at
+    once. By these steps, operators have forty hours to set the clock right. If it is called more
+    often than once an hour, it does nothing.
     """
     row = connection.execute(SQL["advance"]).fetchone()
     return timedelta(seconds=row[0]) if row and row[0] else timedelta()
 
 
 def windows(connection: Connection, retention: Retention) -> list[RetentionWindow]:
-    """Return the windows that may hold rows to delete, one for each length of retention."""
+    """Return the windows that may have rows to delete, one for each length of retention."""
     return [RetentionWindow(*row) for row in connection.execute(SQL["windows"], given(retention))]
 
 
@@ -69,12 +70,13 @@ def purge(
     *,
     exported: Position = EVERYTHING,
 ) -> RetentionStep:
-    """Delete the next messages of a window, at most 2 000; store how far the window is done.
+    """Delete the next messages of a window, at most 2 000; store the progress of the window.
 
-    Locked rows are skipped; they go with their day's partition.
+    Locked rows are skipped; they are dropped with their day's partition.
 
     Args:
-        exported: rows after this are kept, and what ended after the first of them in time.
+        exported: keep rows after this position, and all rows that ended later than the first of
+            them.
     """
     parameters = {
         **given(retention),
@@ -103,7 +105,7 @@ def purge(
 def _first_after(
     connection: Connection, parameters: Mapping[str, Any], until: datetime, exported: Position
 ) -> datetime | None:
-    """Return when the first row ended that is not exported, if any of a window did."""
+    """Return the end of a window's first row that is not exported; None: all are exported."""
     if exported == EVERYTHING:
         return None
     row = connection.execute(SQL["first_after"], {**parameters, "before": until}).fetchone()

@@ -1,6 +1,6 @@
 -- name: advance
--- At most a day, unless history or the log has rows of each day that is passed: then these days have been. After
--- the server's clock was set back, it goes back, too.
+-- The time moves by a day at most, unless history or the log has rows of each passed day: then the clock has shown
+-- these days. After the server's clock was set back, the time goes back, too.
 WITH RECURSIVE seen AS (
     SELECT upto AS at FROM pgqueue_duty WHERE name = 'retention'
     UNION ALL
@@ -16,9 +16,9 @@ WHERE name = 'retention'
 RETURNING extract(epoch FROM statement_timestamp() - upto)::float8
 
 -- name: windows
--- Each retention that is shorter than the longest (or than a day, since partitions are whole days), and the
--- window of time that may hold rows to delete by it; the longest, too, while a flow keeps older partitions. If
--- the rules have changed, or the clock was set back, the window begins at the oldest row again.
+-- Each retention that is shorter than the longest one, or than a day, since partitions are whole days. It has the
+-- window of time with rows that it may delete. The longest retention is included, too, while a flow keeps older
+-- partitions. If the rules have changed, or the clock was set back, the window begins at the oldest row again.
 WITH
 -- include: kept
 , rules AS (
@@ -41,7 +41,7 @@ WHERE k.keep < rules.longest OR k.keep < interval '1 day'
 ORDER BY k.keep
 
 -- name: reach
--- Where the next part of a window ends: rows lie roughly in the order of their times.
+-- The end of the next part of a window: rows lie roughly in the order of their times.
 SELECT count(*), max(finished_at) + interval '1 microsecond'
 FROM (
     SELECT finished_at FROM pgqueue_history
@@ -49,13 +49,13 @@ FROM (
     LIMIT %(reach)s) s
 
 -- name: first_after
--- When that ended which is not exported yet.
+-- The earliest end among rows that are not exported yet.
 SELECT min(finished_at) FROM pgqueue_history
 WHERE finished_at >= %(after)s AND finished_at < %(before)s AND (txid, id) > (%(txid)s::bigint, %(id)s::bigint)
 
 -- name: purge
--- What is not exported may also be written later than its time says: it stays, and goes with its day. So does what
--- a flow that has not ended may still need.
+-- A row that is not exported may have been written later than its end. It stays, and is dropped with its day. So do
+-- rows that a flow which has not ended may need.
 WITH
 -- include: kept
 , over AS MATERIALIZED (
@@ -83,7 +83,7 @@ WITH
 SELECT count(*) FROM gone
 
 -- name: note
--- The time up to which all is deleted; what was stored under other rules is void.
+-- Store the time up to which all rows of the window are deleted; times under other rules are void.
 WITH void AS (
     DELETE FROM pgqueue_purged WHERE rules <> %(rules)s
 )

@@ -1,8 +1,8 @@
-"""Bring governed lanes up to date with the changes of their messages, and flows with their ends.
+"""Bring governed lanes up to date with changes of messages, and flows with ends of messages.
 
 A statement that makes a message ready, or frees its place, inserts a bell and waits for no other
-transaction. Before a worker claims, it takes the bells and marks their lanes runnable. The lock of
-a row lets one worker route at a time; the others can leave it to that one.
+transaction. Before a worker claims, it takes the bells and marks their lanes runnable. By the lock
+of a row, one worker routes at a time; the others leave the bells to it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ Lanes = Sequence[Lane]
 
 
 class Look(NamedTuple):
-    """What there is to route.
+    """The work for a router.
 
     Attributes:
-        has_rung: there are bells.
-        has_policies: messages may have been stored before the policy that governs them.
-        wake_in: how long until a rate allows the next start; None: no rate delays anything.
+        has_rung: whether there are bells.
+        has_policies: whether messages may be older than the policy that governs them.
+        wake_in: how long until a rate allows the next start; None: no rate delays a start.
     """
 
     has_rung: bool
@@ -53,7 +53,7 @@ class Look(NamedTuple):
 
 
 def look(connection: Connection, *, after: int) -> Look:
-    """Return what there is to route; bells up to the id `after` were taken before."""
+    """Return the work for a router; bells up to the id `after` were taken before."""
     given = {"after": after, **_left_out(connection)}
     row = connection.execute(SQL["look"], given).fetchone()
     has_rung, has_policies, wake_in = row or (False, False, None)
@@ -61,11 +61,11 @@ def look(connection: Connection, *, after: int) -> Look:
 
 
 class Routed(NamedTuple):
-    """What came of routing.
+    """The result of routing.
 
     Attributes:
         after: the id of the last bell that was taken, or the one before.
-        channels: where messages of flows wait no more, and no policy governs them.
+        channels: the channels in which ungoverned messages of flows no longer wait.
     """
 
     after: int
@@ -75,7 +75,7 @@ class Routed(NamedTuple):
 def route(connection: Connection, *, after: int) -> Routed | None:
     """Mark the lanes that have bells, and the throttled ones whose time has come, in a transaction.
 
-    Messages of flows whose parents have ended are let go.
+    It also releases messages of flows whose parents have ended.
 
     Returns:
         None: another session is routing.
@@ -87,7 +87,7 @@ def route(connection: Connection, *, after: int) -> Routed | None:
         except Exception as error:
             if not may_be_a_row(connection, error):
                 raise
-            # One bell may be of many messages that ended, or of all lanes of a channel.
+            # One bell may stand for many ended messages, or for all lanes of a channel.
             return _route(connection, part, after, APART)
 
     parts = apart(connection, "pgqueue_bell", some, what="route")
@@ -99,10 +99,10 @@ def route(connection: Connection, *, after: int) -> Routed | None:
 
 
 class _Ways(NamedTuple):
-    """How the steps of the router are done: for all rows together, or for one row after another.
+    """The steps of the router, for all rows together or for one row after another.
 
     Attributes:
-        advance: lets go of messages of flows.
+        advance: releases messages of flows.
         mark: marks lanes that no bell names.
         mark_whole: marks all lanes of channels.
         ripen: wakes the throttled lanes whose time has come.
@@ -139,7 +139,7 @@ def _mark_rung(
     if whole:
         blocked = connection.execute(SQL["blocked"], {"channels": whole})
         others |= {(channel, key) for channel, key in blocked}
-    # First the lanes that have a bell: if one can't be marked, its bell is left out.
+    # First the lanes that have a bell: if the mark of one fails, its bell is left out.
     _mark(connection, sorted(named))
     ways.mark(connection, sorted(others - named))
     if whole:
@@ -153,7 +153,7 @@ def _mark(connection: Connection, lanes: Lanes) -> None:
 
 
 def _mark_apart(connection: Connection, lanes: Lanes) -> None:
-    """Mark lanes; ring a bell for those that can't be marked, since no other bell names them."""
+    """Mark lanes; ring a bell for lanes whose mark fails, since no other bell names them."""
 
     def some(lanes: Lanes) -> None:
         with connection.transaction():
@@ -167,7 +167,7 @@ def _mark_whole(connection: Connection, channels: Sequence[str]) -> None:
 
 
 def _mark_whole_apart(connection: Connection, channels: Sequence[str]) -> None:
-    """Mark all lanes of channels; ring a bell for those that can't be marked."""
+    """Mark all lanes of channels; ring a bell for lanes whose mark fails."""
     for channel in channels:
         rows = connection.execute(SQL["keys_of"], {"channel": channel}).fetchall()
 
@@ -219,10 +219,10 @@ APART = _Ways(flows.advance_apart, _mark_apart, _mark_whole_apart, _ripen_apart)
 
 
 def adopt(connection: Connection) -> int | None:
-    """Mark messages as governed that were stored before the policy that governs them.
+    """Mark messages as governed that were stored before their policy.
 
     Returns:
-        How many; None: another session is routing.
+        The number of marked messages; None: another session is routing.
     """
     with in_short(connection):
         if not _locked(connection):
@@ -240,7 +240,7 @@ def _strays(connection: Connection, part: Part) -> list[Lane]:
 
 
 def _try_to_mark(connection: Connection, lanes: Lanes) -> None:
-    """Mark lanes; if one of them can't be marked, mark the others."""
+    """Mark lanes; if the mark of one fails, mark the others."""
     if not lanes:
         return
     try:
@@ -256,7 +256,7 @@ def tidy(connection: Connection) -> int:
     """Correct lanes that contradict the messages or the clock, and delete empty ones.
 
     Returns:
-        How many lanes contradicted the messages: it should be none.
+        The number of lanes that contradicted the messages: it should be 0.
     """
     with in_short(connection):
         if not _locked(connection):

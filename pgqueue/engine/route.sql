@@ -1,6 +1,6 @@
 -- name: look
--- Whether there are bells, how many seconds until a rate allows the next start, and whether messages may
--- have been stored before their policy.
+-- Whether there are bells, whether messages may have been stored before their policy, and the seconds until a rate
+-- allows the next start.
 SELECT EXISTS (SELECT FROM pgqueue_bell WHERE id > %(after)s),
        EXISTS (SELECT FROM pgqueue_policy WHERE governs),
        (SELECT extract(epoch FROM min(wake_at) - clock_timestamp())::float8 FROM (
@@ -25,10 +25,11 @@ WHERE channel <> ALL (%(excluded)s::text[])
   AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE paused)
 
 -- name: take
--- Takes the bells, if the router's lock is free; no row: it is not. One statement for both: bells that it does not see
--- are taken the next time.
--- The bells are taken in their order. Where there are more than the limit, each channel has its turn, too. Else the first
--- bell of a channel would wait behind all keys that were enqueued at once in another. `after` moves on with the order alone.
+-- Take the bells, if the router's lock is free. No row: another session has the lock. One statement does both: the
+-- next one takes the bells that it does not see.
+-- The bells are taken in their order. If there are more than the limit, each channel has its turn, too. Otherwise the
+-- first bell of a channel would wait behind all keys that were enqueued at once in another one. `after` moves on by the
+-- order alone.
 WITH RECURSIVE turn AS MATERIALIZED (
 -- include: lock
 ), first AS MATERIALIZED (
@@ -67,9 +68,9 @@ SELECT rung.id, rung.channel, rung.key, rung.ended, rung.id <= (SELECT max(id) F
 FROM turn LEFT JOIN rung ON true
 
 -- name: mark
--- In a later statement than the one that took the bells: a claim that is about to mark its lane idle has
--- the lane locked, and this waits for it. There must be no condition on the state: it would be checked
--- against the row as it was before the wait, and the bell would be lost.
+-- This statement follows the one that took the bells. A claim that is about to mark its lane idle has the lane locked,
+-- and this statement waits for the claim. There must be no condition on the state: it would be checked against the row
+-- as it was before the wait, and the bell would be lost.
 INSERT INTO pgqueue_lane AS lane (channel, key, state, turn_at, tat)
 SELECT channel, key, 'runnable', clock_timestamp(), 'epoch'
 FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS rung (channel, key)
@@ -78,13 +79,13 @@ SET state = CASE WHEN lane.state = 'throttled' AND lane.wake_at > clock_timestam
     turn_at = CASE WHEN lane.state IN ('runnable', 'throttled') THEN lane.turn_at ELSE excluded.turn_at END
 
 -- name: blocked
--- Keys of channels whose on_dead may have changed: the lane of messages that wait behind a dead letter may
--- have been deleted.
+-- Keys with a dead letter in ordered lanes, for channels whose on_dead may have changed. The row of a lane whose
+-- messages wait behind the dead letter may have been deleted.
 SELECT DISTINCT channel, key FROM pgqueue_message
 WHERE ordered AND state = 'dead' AND channel = ANY (%(channels)s::text[])
 
 -- name: mark_all
--- All lanes of channels whose policies changed. A lane that the old rate delayed waits for the new one at most.
+-- Mark all lanes of channels whose policies changed. A lane that the old rate delayed waits at most for the new rate.
 UPDATE pgqueue_lane lane
 SET state = 'runnable',
     wake_at = NULL,
@@ -104,8 +105,8 @@ WHERE lane.channel = ANY (%(channels)s::text[])
 SELECT key FROM pgqueue_lane WHERE channel = %(channel)s
 
 -- name: ring_ahead
--- Rings for channels with a lane whose last turn lies in the future, or with a gate that makes messages wait for longer
--- than its rate: the server's clock was set back. The router marks their lanes anew, and bounds what they wait for.
+-- Ring for channels with a lane whose last turn lies in the future, or with a gate that delays messages for longer than
+-- its rate: the server's clock was set back. The router marks their lanes again, and bounds their delays.
 WITH rung AS (
     INSERT INTO pgqueue_bell (channel)
     SELECT channel FROM pgqueue_lane WHERE turn_at > statement_timestamp() + interval '1 second'
@@ -119,11 +120,11 @@ WITH rung AS (
 SELECT pgqueue_tell_v1(channel) FROM rung
 
 -- name: ring
--- For lanes that can't be marked now.
+-- Ring again for lanes whose mark fails now.
 INSERT INTO pgqueue_bell (channel, key) VALUES (%(channel)s, %(key)s)
 
 -- name: mark_gates
--- A claim stores when the gate's rate allows the next start only if it took a message; this does it here.
+-- Store when the gate's rate allows the next start. A claim stores this only if it took a message.
 UPDATE pgqueue_gate gate
 SET tat = least(gate.tat, coalesce(clock_timestamp() + pace.burst * pace.gap, 'epoch')),
     wake_at = least(gate.tat, clock_timestamp() + pace.burst * pace.gap) - (pace.burst - 1) * pace.gap
@@ -136,7 +137,7 @@ LEFT JOIN LATERAL (
 WHERE gate.channel = rung.channel
 
 -- name: ripen
--- Only the router changes a throttled lane, so no other change can come between.
+-- Only the router changes a throttled lane, so no other change comes between.
 UPDATE pgqueue_lane
 SET state = 'runnable', wake_at = NULL, turn_at = clock_timestamp()
 WHERE (channel, key) IN (
@@ -167,8 +168,8 @@ SELECT * FROM unnest(%(channels)s::text[], %(keys)s::text[])
 (lane.channel, lane.key) NOT IN (SELECT * FROM unnest(%(aside_channels)s::text[], %(aside_keys)s::text[]))
 
 -- name: strays
--- Ready messages that are not marked as governed although a policy governs them: it was saved before their
--- transaction committed. Found by one probe for each policy.
+-- Mark ready messages as governed that a policy governs, although they are not marked: the policy was saved before
+-- their transaction committed. One probe for each policy finds them.
 WITH stray AS MATERIALIZED (
     SELECT found.id
     FROM pgqueue_policy p CROSS JOIN LATERAL (
@@ -198,7 +199,7 @@ WHERE id = ANY (ARRAY(SELECT id FROM stray))
 RETURNING channel, key
 
 -- name: has_work
--- Of "… lane (channel, key)": whether it has a message that a claim would take if limits allowed it.
+-- A condition on "… lane (channel, key)": the lane has a message that a claim would take if limits allowed it.
 (SELECT count(*) FROM (
      SELECT FROM pgqueue_message m
      WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = lane.channel AND m.key = lane.key
@@ -208,8 +209,8 @@ OR (SELECT count(*) FROM (
     ) h) > 0
 
 -- name: forget
--- Deletes idle lanes without messages and without a past that their rate must remember. A bell creates them
--- again. An idle lane that has messages is kept, so that `contradictions` finds it.
+-- Delete idle lanes without messages and without a past that their rate must remember. A bell creates them again. An
+-- idle lane with messages is kept, so that `contradictions` finds it.
 DELETE FROM pgqueue_lane
 WHERE ctid = ANY (ARRAY(
     SELECT lane.ctid FROM pgqueue_lane lane
@@ -236,8 +237,8 @@ AND NOT (
 )
 
 -- name: contradictions
--- Lanes that have been marked as idle or saturated for a while although they have messages and room. There
--- should be none.
+-- Lanes that have been marked as idle or saturated for a while, although they have messages and room. There should be
+-- none.
 SELECT lane.channel, lane.key
 FROM pgqueue_lane lane
 LEFT JOIN LATERAL (
@@ -254,12 +255,12 @@ WHERE lane.state IN ('idle', 'saturated') AND lane.turn_at < statement_timestamp
   )
   AND
 -- include: lane_not_left_out
-  -- A bell waits for the router: the lane is about to be marked.
+  -- With a bell that waits for the router, the lane is about to be marked.
   AND NOT EXISTS (
       SELECT FROM pgqueue_bell b
       WHERE b.channel = lane.channel AND (b.key = lane.key OR b.key IS NULL))
 LIMIT %(limit)s
 
 -- name: lock
--- The router's lock: a row, which only a role with a right to it can lock. An advisory lock is anybody's.
+-- The router's lock is a row, which only a role with a right to it can lock. Any role could take an advisory lock.
 SELECT name FROM pgqueue_lock WHERE name = 'route' FOR UPDATE SKIP LOCKED

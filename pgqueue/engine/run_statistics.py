@@ -1,4 +1,4 @@
-"""Counts of runs by channel and task: what workers add, what a duty adds up, and what is read.
+"""Counts of runs by channel and task: workers add them, a duty sums them up, and pages read them.
 
 A histogram has `BUCKETS` counts: of durations up to 1, 2, 4, … milliseconds, and of longer ones.
 """
@@ -26,9 +26,9 @@ from pgqueue.engine.values import Connection, Cursors
 SQL = load(__name__)
 
 BUCKETS = 24
-"""The last one has what took longer than 2 ** 22 ms: 70 minutes."""
+"""The last bucket has durations longer than 2 ** 22 ms: 70 minutes."""
 BOUNDS = [2**n / 1000 for n in range(BUCKETS - 1)]
-"""The upper bounds of the buckets but for the last one, in seconds."""
+"""The upper bounds of all buckets but the last one, in seconds."""
 LIMIT = 5000
 TALLY, ADD = "pgqueue_tally", "tally"
 """The table and the service under which counts are left out."""
@@ -41,12 +41,12 @@ OUTCOMES = (
     *("succeeded", "failed", "dead", "deferred", "discarded", "cancelled"),
     *("lost", "released"),
 )
-"""What becomes of runs: the attributes of `Counts` that count them."""
+"""The outcomes of runs: the attributes of `Counts` that count them."""
 TIMES = ("waited", "ran")
 
 
 class CountingWindow(NamedTuple):
-    """How far back counts are read, and in which periods they are kept for so long."""
+    """The span of time whose counts are read, and the length of their periods."""
 
     name: str
     period: str
@@ -64,19 +64,19 @@ WINDOWS = {
 
 
 class Counts(NamedTuple):
-    """What came of runs of one task in one channel.
+    """The counts of the runs of one task in one channel.
 
-    What was lost or released did not end: it is neither in `total` nor in the histograms.
+    Lost and released runs did not end: they are neither in `total` nor in the histograms.
 
     Attributes:
-        failed: those that raised and are tried again.
-        dead: those that raised, and were the last of their message.
-        waited: seconds from when the messages were due until they began, together.
-        ran: seconds that the runs took, together.
+        failed: runs that raised and are tried again.
+        dead: runs that raised, and were the last ones of their messages.
+        waited: the sum of the waits from the due time to the begin, in seconds.
+        ran: the sum of the durations of the runs, in seconds.
         waits: the histogram of the waits.
-        runs: the histogram of what the runs took.
-        lost: those whose worker died, or was cut off.
-        released: those that were handed back before they ended.
+        runs: the histogram of the durations.
+        lost: runs whose worker died, or was cut off.
+        released: runs that were handed back before they ended.
     """
 
     channel: str
@@ -95,7 +95,7 @@ class Counts(NamedTuple):
     released: int = 0
 
     def plus(self, other: Counts) -> Counts:
-        """Return the sum of both, of the same task in the same channel."""
+        """Return the sum with other counts of the same task in the same channel."""
         return self._replace(
             **{name: getattr(self, name) + getattr(other, name) for name in (*OUTCOMES, *TIMES)},
             waits=[a + b for a, b in zip(self.waits, other.waits, strict=True)],
@@ -104,7 +104,7 @@ class Counts(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many runs have ended."""
+        """The number of runs that have ended."""
         return sum(self[2:8])
 
     @property
@@ -119,7 +119,7 @@ class Counts(NamedTuple):
 
 
 class PeriodCounts(NamedTuple):
-    """What came of all runs of a minute, or of an hour, that begins `at`."""
+    """The counts of all runs in the minute, or the hour, that begins `at`."""
 
     at: datetime
     succeeded: int
@@ -136,18 +136,18 @@ class PeriodCounts(NamedTuple):
 
     @property
     def mean_wait(self) -> float | None:
-        """How long messages waited on average, in seconds; None: nothing ran."""
+        """The mean wait of the messages, in seconds; None: there were no runs."""
         return self.waited / self.total if self.total else None
 
     @property
     def mean_run(self) -> float | None:
-        """How long runs took on average, in seconds; None: nothing ran."""
+        """The mean duration of the runs, in seconds; None: there were no runs."""
         return self.ran / self.total if self.total else None
 
 
 def bucket(seconds: float) -> int:
-    """Return the bucket of a duration, by its index."""
-    # Called twice for each run of a worker: min() and max() would take half of the time.
+    """Return the index of the bucket of a duration."""
+    # It is called twice for each run: min() and max() would take half of its time.
     if seconds <= 0:
         return 0
     index = int(seconds * 1000).bit_length()
@@ -175,16 +175,16 @@ def quantile(histogram: Sequence[int], share: float) -> float | None:
 def add(
     connection: Connection, counted: Collection[Counts], *, source: UUID, batch: int
 ) -> list[Pair]:
-    """Store what a worker has counted since it did so last; once, however often this is called.
+    """Store a worker's new counts, only once for any number of calls with the same batch.
 
     Args:
         connection: outside of a transaction.
-        source: tells who counts from all others.
+        source: identifies the worker or process that counts.
         batch: a number that grows with each batch of this source.
 
     Returns:
-        The channels and tasks whose counts the database refuses, as a trigger may do. Their counts
-        are not stored; all others are.
+        The channels and tasks whose counts the database refuses, for example by a trigger. Their
+        counts are not stored; all others are.
     """
     try:
         _add(connection, counted, source, batch)
@@ -247,13 +247,13 @@ def _add(connection: Connection, counted: Collection[Counts], source: UUID, batc
 
 
 def leave(connection: Cursors, source: UUID) -> None:
-    """Forget who counted, after its last batch."""
+    """Delete the row of a source of counts, after its last batch."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["leave"], {"source": source})
 
 
 def fold(connection: Connection) -> int:
-    """Add up what workers have stored, `LIMIT` rows at most; return how many."""
+    """Sum up the counts that workers have stored, `LIMIT` rows at most; return their number."""
 
     def some(part: Part) -> int:
         return _count(connection, "fold", {**part._asdict(), "limit": LIMIT})
@@ -262,12 +262,12 @@ def fold(connection: Connection) -> int:
 
 
 def forget(connection: Connection) -> int:
-    """Remove minutes and hours that were kept for long enough, and totals of what ran before them.
+    """Delete minutes and hours whose retention is over, and totals without a later run.
 
-    And who has counted nothing for as long as minutes are kept: it is gone.
+    It also deletes sources that have stored no counts during the retention of minutes.
 
     Returns:
-        How many rows.
+        The number of deleted rows.
     """
     of_minutes = {"period": MINUTE, "kept": MINUTES_KEPT, "limit": LIMIT}
     of_hours = {"period": HOUR, "kept": HOURS_KEPT, "limit": LIMIT}
@@ -283,19 +283,19 @@ def forget(connection: Connection) -> int:
 
 
 def totals(connection: Cursors) -> list[Counts]:
-    """Return the counts of all runs so far, of each channel and task. They only grow."""
+    """Return the counts of all runs so far, by channel and task. They only grow."""
     return [Counts(*row) for row in _rows(connection, "totals", {})]
 
 
 def over_time(
     connection: Cursors, *, period: str, span: timedelta, channel: str | None = None
 ) -> list[PeriodCounts]:
-    """Return what ran in each minute or hour of late, the earliest first; without those of no run.
+    """Return the counts of each recent minute or hour with a run, the earliest first.
 
     Args:
-        period: `MINUTE` (they are kept for two days) or `HOUR` (for thirty).
-        span: how far back.
-        channel: None: all channels.
+        period: `MINUTE` (kept for two days) or `HOUR` (kept for thirty).
+        span: the time before now in which runs count.
+        channel: a channel; None: all channels.
     """
     given = {"period": period, "span": span, "channel": channel}
     return [PeriodCounts(*row) for row in _rows(connection, "over_time", given)]
@@ -309,13 +309,13 @@ def by_task(
     channel: str | None = None,
     limit: int = 100,
 ) -> list[Counts]:
-    """Return what ran of late, of each channel and task; those with the most runs first.
+    """Return the recent counts by channel and task, the most runs first.
 
     Args:
-        period: as in `over_time`.
-        span: as there.
-        channel: None: all channels.
-        limit: of the channels and tasks.
+        period: see `over_time`.
+        span: see `over_time`.
+        channel: a channel; None: all channels.
+        limit: the most pairs of a channel and a task.
     """
     given = {"period": period, "span": span, "channel": channel, "limit": limit}
     return [Counts(*row) for row in _rows(connection, "by_task", given)]

@@ -1,8 +1,9 @@
--- Workers insert what they have counted since their last heartbeat, and wait for nobody. A duty adds it up: by minute,
--- by hour, and for ever.
+-- Workers insert their new counts with each heartbeat, and wait for no other session. A duty sums these counts up by
+-- minute, by hour, and for ever.
 
 -- name: add
--- Where a connection breaks, the worker can't know whether this was committed. It asks again, with the same number.
+-- If the connection breaks, the worker does not know whether the batch was committed. It sends it again with the same
+-- number.
 WITH new AS (
     INSERT INTO pgqueue_tally_batch AS t (source, number, at)
     VALUES (%(source)s, %(batch)s, statement_timestamp())
@@ -24,7 +25,7 @@ WHERE EXISTS (SELECT FROM new)
 DELETE FROM pgqueue_tally_batch WHERE source = %(source)s
 
 -- name: sums
--- Of rows with these columns.
+-- The sum of each column over several rows.
 sum(succeeded)::bigint AS succeeded, sum(failed)::bigint AS failed, sum(dead)::bigint AS dead,
 sum(deferred)::bigint AS deferred, sum(discarded)::bigint AS discarded, sum(cancelled)::bigint AS cancelled,
 sum(waited) AS waited, sum(ran) AS ran,
@@ -52,7 +53,7 @@ ARRAY[
 succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs, lost, released
 
 -- name: both
--- Ends "ON CONFLICT … DO UPDATE SET".
+-- The assignments of "ON CONFLICT … DO UPDATE SET".
 succeeded = t.succeeded + excluded.succeeded,
 failed = t.failed + excluded.failed,
 dead = t.dead + excluded.dead,
@@ -67,7 +68,7 @@ waits = ARRAY(SELECT a + b FROM unnest(t.waits, excluded.waits) WITH ORDINALITY 
 runs = ARRAY(SELECT a + b FROM unnest(t.runs, excluded.runs) WITH ORDINALITY AS u (a, b, n) ORDER BY n)
 
 -- name: fold
--- One statement: who reads totals and tallies together counts each run once, before it and after it.
+-- One statement moves the counts. So a query that reads totals and tallies together counts each run once.
 WITH gone AS MATERIALIZED (
     DELETE FROM pgqueue_tally
     WHERE id = ANY (ARRAY(
@@ -140,7 +141,7 @@ WHERE counted_at <
 FOR UPDATE SKIP LOCKED
 
 -- name: totals
--- With what is not added up yet.
+-- The totals, with the counts that are not summed up yet.
 SELECT channel, task,
 -- include: sums
 FROM (
@@ -155,7 +156,7 @@ GROUP BY channel, task
 ORDER BY channel, task
 
 -- name: recent
--- What is in the table, and what is not added up yet. The last `periods` of them, the present one included.
+-- The recent counts in the table, and the counts that are not summed up yet, by period. The present one is included.
 recent AS MATERIALIZED (
     SELECT at, channel, task,
 -- include: counted
@@ -178,7 +179,7 @@ GROUP BY at
 ORDER BY at
 
 -- name: by_task
--- Those with the most runs.
+-- The channels and tasks with the most runs.
 WITH
 -- include: recent
 SELECT channel, task,

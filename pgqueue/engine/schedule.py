@@ -15,7 +15,7 @@ PATIENCE = "500ms"
 """The lock_timeout: a tick's message may wait for another transaction (a dedupe_key, a max_size),
 and a declaration for an operator's. The worker's other duties wait meanwhile."""
 HASTE = "10ms"
-"""The lock_timeout of the ticks after one that waited for so long: there may be a hundred."""
+"""The lock_timeout of the ticks after one that reached `PATIENCE`: there may be a hundred."""
 
 
 class DeclaredSchedule(NamedTuple):
@@ -42,8 +42,8 @@ class Scheduled(NamedTuple):
     """A schedule's row, with times in UTC.
 
     Attributes:
-        next_at: its first tick that is not done yet.
-        now: when the row was read.
+        next_at: the time of its first tick that is not done yet.
+        now: the time at which the row was read.
         definition: the digest of the code that declares it; empty: an operator made it.
     """
 
@@ -80,7 +80,7 @@ def declare(connection: Connection, declared: Collection[DeclaredSchedule]) -> l
     """Store the schedules that code declares.
 
     Returns:
-        The names that operators have used for schedules of their own, whose rows stay unchanged.
+        The names of schedules that operators have made: their rows stay unchanged.
 
     Raises:
         psycopg.errors.LockNotAvailable: another session has locked a row for too long.
@@ -102,7 +102,7 @@ def due(
     """Lock schedules with ticks that are due, until the transaction ends.
 
     Rows that other sessions have locked are skipped. A schedule whose `next_at` is None is
-    returned, too: its next tick has to be computed.
+    returned, too: its next tick must still be computed.
 
     Args:
         names: the schedules that this worker's code declares.
@@ -121,7 +121,7 @@ def hurry(connection: Connection) -> None:
 def next_due(
     connection: Connection, *, names: Collection[str], aside: Collection[str]
 ) -> timedelta | None:
-    """Return how long until `due` returns a schedule; None: there is none."""
+    """Return the time until `due` returns a schedule; None: there is none."""
     asked = {"names": list(names), "aside": list(aside)}
     [seconds] = connection.execute(SQL["next_due"], asked).fetchone() or [None]
     return None if seconds is None else timedelta(seconds=seconds)
@@ -139,8 +139,8 @@ def move(
     """Store that all ticks before `next_at` are done.
 
     Args:
-        message_ids: those of the ticks, the newest first.
-        error: why there is no message; None: unchanged.
+        message_ids: the ids of the ticks' messages, the newest first.
+        error: the reason why there is no message; None: unchanged.
     """
     connection.execute(
         SQL["move"],
@@ -155,7 +155,7 @@ def move(
 
 
 def note(connection: Connection, scheduled: Scheduled, error: str) -> bool:
-    """Store why the schedule's ticks can't be done; return whether that is a new reason."""
+    """Store the error that stops the schedule's ticks; return whether it is a new one."""
     done = connection.execute(SQL["note"], {"name": scheduled.name, "error": error})
     return done.rowcount > 0
 

@@ -6,8 +6,8 @@ name, task, cron, every, timezone, args::text, kwargs::text, channel, priority, 
 next_at, ticked_at, definition, statement_timestamp()
 
 -- name: is_due
--- A declared schedule is done by the workers whose code declares it. When it is removed from the code, only
--- workers with the old code do it, and when those have stopped, none does.
+-- The workers whose code declares a schedule do its ticks. When the schedule is removed from the code, only workers
+-- with the old code do them, and when these have stopped, none does.
 NOT paused AND (NOT declared OR name = ANY (%(names)s::text[])) AND name <> ALL (%(aside)s::text[])
 
 -- name: due
@@ -72,7 +72,7 @@ WHERE s.declared AND CASE
 SELECT name FROM pgqueue_schedule WHERE name = ANY (%(names)s::text[]) AND NOT declared ORDER BY name
 
 -- name: forget
--- Declared by no worker for 30 days.
+-- Delete schedules that no worker has declared for 30 days.
 DELETE FROM pgqueue_schedule
 WHERE name = ANY (ARRAY(
     SELECT name FROM pgqueue_schedule

@@ -1,9 +1,9 @@
 """Move committed events from the inbox into the log, where each gets the next position.
 
-A session at a time does it, under the lock of a row, always from the inbox's front, and in a
+One session at a time does it, under the lock of a row, always from the inbox's front, and in a
 statement after the one that took the lock. So a position is given once, positions have no gaps, and
-none appears behind one that was read already: an event's place is decided by when its transaction
-is seen, not by when it was published. A long transaction delays only its own events.
+no event appears before one that was read already. The order is the order in which the sequencer
+sees the transactions, not the order of publishing. A long transaction delays only its own events.
 """
 
 from __future__ import annotations
@@ -26,18 +26,15 @@ BATCH = 50_000
 PATIENCE = 2.0
 """Seconds: longer than a batch takes."""
 NAP = 0.002
-"""Seconds between two looks whether another session has ended."""
+"""Seconds between two checks whether another session has ended."""
 READ_COMMITTED = "read committed"
 
 
 def advance(connection: Connection) -> bool:
-    """Give positions to what was published; return whether another session is at it.
+    """Give positions to published events; return whether another session is doing so.
 
-    Never in a transaction of the caller's: it would hold the lock, and hide the positions from all
-    other sessions, until it ends.
-
-    For who does it again and again: where a look is expensive, an event whose transaction was open
-    for long may be found a second later.
+    It is for repeated calls: where a look is expensive, an event whose transaction was open for
+    long may be found a second later.
 
     Args:
         connection: in autocommit.
@@ -47,7 +44,7 @@ def advance(connection: Connection) -> bool:
 
 def _advance(connection: Connection, look: Callable[[Connection], bool]) -> bool:
     while True:
-        # A look costs less than a lock, and usually there is nothing.
+        # A look costs less than a lock, and usually there is no event.
         if not look(connection):
             return False
         moved = sequence(connection)
@@ -58,9 +55,9 @@ def _advance(connection: Connection, look: Callable[[Connection], bool]) -> bool
 
 
 def catch_up(connection: Connection, *, patience: float = PATIENCE) -> None:
-    """Give positions to all that was published before; also where another session is at it.
+    """Give positions to all events that were published before, also beside another session.
 
-    Its move may have what was published just now, and is not to be seen before it has ended.
+    The other session may be moving the newest events, which are invisible until it has ended.
 
     Args:
         connection: in autocommit.
@@ -74,14 +71,14 @@ def catch_up(connection: Connection, *, patience: float = PATIENCE) -> None:
 def sequence(connection: Connection, *, limit: int = BATCH) -> int | None:
     """Give positions to the events at the front of the inbox.
 
-    An event whose move fails stays there, and is named in the log; the events behind it go on.
+    An event whose move fails stays there, and the log names it; the events behind it are moved.
 
     Args:
         connection: in autocommit.
-        limit: how many at most.
+        limit: the most events that get positions.
 
     Returns:
-        How many; None: another session is at it.
+        The number of moved events; None: another session is moving events.
     """
     moved = apart(
         connection,
@@ -112,9 +109,10 @@ def _sequence_once(connection: Connection, given: dict[str, Any]) -> int | None:
 
 
 def _sequence_there(connection: Connection, given: dict[str, Any]) -> int | None:
-    """Do it in a session whose transactions have another isolation: they would see the past.
+    """Give positions in a session whose transactions have another isolation than READ COMMITTED.
 
-    A snapshot that is as old as the lock would miss what its last holder has moved.
+    With a snapshot from before the lock, it would miss the events that the lock's last holder has
+    moved.
     """
     with connection.transaction():
         connection.execute(SQL["set_up"])  # the first statement, or it is refused

@@ -1,7 +1,7 @@
 -- name: lead
--- The lock is taken in a statement of its own: the next one sees everything that the last holder has committed. No row:
--- another session has it. It is the lock of a row, for which a role needs a right. A position must be durable before
--- anybody reads it.
+-- A statement of its own takes the lock: the next statement sees all events that the last holder has committed. No row:
+-- another session has the lock. It is the lock of a row, for which a role needs a right. A position must be durable
+-- before a session reads it.
 SELECT current_setting('transaction_isolation'), set_config('synchronous_commit', 'on', true)
 FROM pgqueue_lock
 WHERE name = 'sequence'
@@ -11,8 +11,7 @@ FOR UPDATE SKIP LOCKED
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED
 
 -- name: move
--- From the front, each time: a session that resumed behind it would skip events whose transactions commit later. The next
--- position follows the floor, too: after retention has dropped every partition, max(position) alone would begin at 1 again.
+-- Each move begins at the front: if it resumed behind the last event, it would skip events of late commits.
 WITH head AS MATERIALIZED (
     SELECT greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
                     (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS position

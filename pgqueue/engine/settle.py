@@ -1,7 +1,7 @@
-"""Write how runs ended. Each verb is one statement on a batch, and a transaction of its own.
+"""Store the ends of runs. Each verb is one statement on a batch, and a transaction of its own.
 
-Each returns the ids it settled. For a missing id, either the lease is lost (the fence did not
-match), or another transaction has the row locked now: `lease.valid` tells which.
+Each verb returns the ids that it settled. For a missing id, either the lease is lost (the fence did
+not match), or another transaction has the row locked now: `lease.valid` tells which.
 """
 
 from collections.abc import Collection
@@ -45,7 +45,7 @@ class Deferral(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """A run that ended its message with the outcome that its task asked for, and why."""
+    """A run that ended its message with the outcome that its task asked for, and the reason."""
 
     lease: Lease | Claim
     outcome: str
@@ -96,9 +96,9 @@ def bury(connection: Connection, failures: Collection[Failure]) -> set[int]:
 
 
 def bury_unreadable(connection: Connection, failures: Collection[Failure]) -> set[int]:
-    """Count a failure, and keep each message as a dead letter with times that can be read.
+    """Count a failure, and keep each message as a dead letter with readable times.
 
-    A request to cancel it is dropped.
+    A request to cancel the message is dropped.
     """
     return _ids(
         connection,

@@ -3,7 +3,7 @@
 -- the batch must not wait for it. `lease.valid` tells a locked row from a lost lease.
 
 -- name: each_once
--- A message may be in a batch twice: for a run that lost its lease, and for the run after it.
+-- A batch may have a message twice: for a run that lost its lease, and for the run after it.
 SELECT DISTINCT ON (message, fence, holder) *
 
 -- name: mine
@@ -23,14 +23,14 @@ mine AS MATERIALIZED (
 )
 
 -- name: to_be_changed
--- Ends "UPDATE pgqueue_message m SET …": only rows of this run without a request to cancel.
+-- The end of "UPDATE pgqueue_message m SET …": only rows of this run without a request to cancel.
     FROM ended
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
       AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
 
 -- name: changed_or_cancelled
--- Follows `changed`, which returns a fault, and ends a verb whose messages stay in the table, except those that
--- were asked to be cancelled.
+-- The end of a verb whose messages stay in the table, except messages with a request to cancel. It follows `changed`,
+-- which returns a fault.
 -- include: cancelled_as_asked
 , became AS (
     SELECT id, channel, key, governed, flow_id, state AS word, fault FROM changed
@@ -67,7 +67,7 @@ WITH ended AS MATERIALIZED (
         ,
 -- include: when_it_started
         , 'succeeded', result::jsonb,
-        -- Not before yesterday: an older day may have no partition any more.
+        -- Not before yesterday: the partition of an older day may have been dropped.
         greatest(least(claimed_at + finished_after * interval '1 microsecond', statement_timestamp()),
                  date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours')
     FROM done JOIN ended
@@ -140,8 +140,8 @@ WITH ended AS MATERIALIZED (
 -- include: changed_or_cancelled
 
 -- name: bury_unreadable
--- Each message becomes a dead letter whose error names the values that clients can't read. Its times are moved to the
--- nearest readable time. A request to cancel is dropped: history refuses an unreadable row.
+-- Each message becomes a dead letter whose error names the unreadable values. Its times are moved to the nearest
+-- readable times. A request to cancel is dropped: history refuses an unreadable row.
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(errors)s::text[])
@@ -178,7 +178,7 @@ WITH ended AS MATERIALIZED (
 SELECT id, (SELECT count(*) FROM told) FROM became
 
 -- name: defer
--- Not a failure: no counter changes. `counted` is why, and how often, a message was handed back.
+-- A hand-back is no failure: no counter changes. `counted` has the reason and the number of hand-backs.
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(delays)s::interval[],

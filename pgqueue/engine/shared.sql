@@ -1,11 +1,12 @@
 -- name: history_columns
--- The columns that history takes from a message, whatever its outcome.
+-- The columns that history takes from a message, with any outcome.
 id, channel, key, task, payload, body, metadata, options, priority, run_at, expires_at,
 worker_id, attempt, failures, lost, max_attempts, ordered, dedupe_key, progress, errors,
 claimed_at, cancel_requested_at, parent_id, flow_id, created_at
 
 -- name: into_history
--- Follows "gone AS (DELETE … RETURNING *, … AS outcome)": messages that did not end by a run's settle.
+-- Store messages in history that did not end by a run's settle. It follows
+-- "gone AS (DELETE … RETURNING *, … AS outcome)".
 kept AS (
     INSERT INTO pgqueue_history (
 -- include: history_columns
@@ -17,11 +18,11 @@ kept AS (
 )
 
 -- name: errors_with_room
--- Keeps the first error and the last nine: "- 1" drops the second one.
+-- Keep the first error and the last nine ones: "- 1" drops the second one.
 CASE WHEN jsonb_typeof(errors) <> 'array' THEN '[]' WHEN jsonb_array_length(errors) < 10 THEN errors ELSE errors - 1 END
 
 -- name: not_handed_back
--- Metadata without the count of hand-backs. A key of that name that a producer has written stays.
+-- Metadata without the count of hand-backs. A producer's own key of this name stays.
 CASE WHEN metadata #> '{handed_back,times}' IS NULL THEN metadata ELSE metadata - 'handed_back' END
 
 -- name: governed_anew
@@ -32,8 +33,8 @@ CASE WHEN metadata #> '{handed_back,times}' IS NULL THEN metadata ELSE metadata 
 governed OR ordered OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs) AND pgqueue_is_governed_v1(channel, key)
 
 -- name: told
--- Follows "…, changed AS (… RETURNING channel, key, state, governed)": inserts bells for governed lanes,
--- and notifies idle workers of the channels that have something ready.
+-- Insert bells for governed lanes, and notify idle workers of the channels that have ready messages. It follows
+-- "…, changed AS (… RETURNING channel, key, state, governed)".
 rung AS (
     INSERT INTO pgqueue_bell (channel, key)
     SELECT DISTINCT channel, key FROM changed WHERE governed
@@ -44,15 +45,16 @@ rung AS (
 )
 
 -- name: heard
--- Follows "…, became AS (SELECT id, channel, key, governed, flow_id, word, fault …)": messages that left
--- their state; `word` is their new state or their outcome, `fault` why they have to run again (or NULL).
--- The change may make room in a lane (bell), let others of a flow go on (bell), end a wait for the
--- result, or be a notice for those who watch the channel.
+-- Announce messages that left their state. It follows
+-- "…, became AS (SELECT id, channel, key, governed, flow_id, word, fault …)": `word` is their new state or their
+-- outcome, `fault` the reason why they must run again, or NULL. The change may make room in a lane, or let other
+-- messages of a flow go on: then a bell is inserted. It may also end a wait for the result, or be a notice for programs
+-- that watch the channel.
 rung AS (
     INSERT INTO pgqueue_bell (channel, key, ended)
     SELECT DISTINCT channel, key, NULL::bigint[] FROM became
     WHERE governed OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
-       -- A REPEATABLE READ snapshot of an atomic task's transaction may be older than a policy.
+       -- The REPEATABLE READ snapshot of an atomic task's transaction may be older than a policy.
        OR current_setting('transaction_isolation') <> 'read committed'
     UNION ALL
     SELECT channel, NULL, array_agg(id) FROM became
@@ -78,8 +80,8 @@ rung AS (
 )
 
 -- name: cancelled_as_asked
--- Follows "mine AS (SELECT id, cancel_requested_at …)": ends the messages that were asked to be
--- cancelled, whatever their runs ended with. The verb for successful runs does not include this.
+-- End the messages with a request to cancel, for any result of their runs but success: the verb for successful runs
+-- does not include this. It follows "mine AS (SELECT id, cancel_requested_at …)".
 gone AS (
     DELETE FROM pgqueue_message
     WHERE id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NOT NULL))
@@ -88,11 +90,11 @@ gone AS (
 -- include: into_history
 
 -- name: leased
--- "UPDATE pgqueue_message m …": what a claim writes. A debounced message gives up its dedupe_key: the
--- producer of the next one must not conflict with a running row, whose settle would wait for that producer.
+-- The columns that a claim writes: "UPDATE pgqueue_message m …". A debounced message gives up its dedupe_key: the
+-- producer of the next message must not conflict with a running row, whose settle would wait for this producer.
 --
--- `priority` keeps its value but must be named: if no column is named that the generated column `rank`
--- depends on, PostgreSQL (up to 18 at least) parses its expression again for each row, an eighth of a claim.
+-- `priority` keeps its value but must be named, since the generated column `rank` depends on it. Otherwise PostgreSQL
+-- (up to 18 at least) parses the expression of `rank` again for each row, an eighth of a claim.
     SET state = 'running',
         priority = m.priority,
         -- After the largest number comes 1: the fence only needs a number that differs from the last one.
@@ -107,7 +109,7 @@ gone AS (
                         ELSE m.metadata END
 
 -- name: claimed
--- What a claim returns: the fields of values.Claim, except worker_id.
+-- The columns that a claim returns: the fields of values.Claim, except worker_id.
 m.id, m.channel, m.key, m.task, m.payload, m.body, m.metadata, m.options, m.priority, m.run_at,
 m.attempt, m.failures, m.lost, m.max_attempts, m.progress, m.ordered, m.flow_id, m.created_at, m.claimed_at
 
@@ -119,31 +121,31 @@ noticed AS (
 )
 
 -- name: takes_it
--- Whether the claimer takes message m: raw messages (without a task) are for consumers, unless their channel
+-- A condition on message m: the claimer takes it. Raw messages (without a task) are for consumers, unless their channel
 -- names a handler. So workers leave them alone.
 (m.task <> '' OR %(takes_raw)s::boolean OR m.channel IN (SELECT name FROM pgqueue_channel WHERE handler <> ''))
 
 -- name: not_left_out
--- But for messages that the claim has failed with of late: see `culprits.choosing`. Message m.
+-- A condition on message m: no claim has failed because of it in the last minute. See `culprits.choosing`.
 m.id <> ALL (%(aside)s::bigint[])
 
 -- name: try_to_lease
--- Writes what a claim does, to see whether it can be written.
+-- Write the columns of a claim, to find out whether the database refuses them.
 UPDATE pgqueue_message m
 -- include: leased
 WHERE m.id = ANY (%(ids)s::bigint[])
 
 -- name: size_of_m
--- Columns of message m: how much of it a claim brings, as it is stored, and whether that is packed. A packed payload is
--- taken for ten times as large: only to unpack it would tell.
+-- Columns of message m: its size in a claim, as it is stored, and whether its payload is packed. A packed payload
+-- counts as ten times as large: its true size is known only after unpacking.
 coalesce(pg_column_size(m.payload), 0)::bigint * CASE WHEN pg_column_compression(m.payload) IS NULL THEN 1 ELSE 10 END
 + coalesce(octet_length(m.body), 0) + coalesce(pg_column_size(m.progress), 0) AS size,
 pg_column_compression(m.payload) IS NOT NULL AS is_packed
 
 -- name: fitting
--- Follows "due AS MATERIALIZED (SELECT id, size, is_packed …)": the first of them that fit into so many bytes, and at
--- least one. Payloads that are packed are measured where they would fit otherwise. The others stay ready; each lane
--- gives its first ones.
+-- The first due messages that fit into the limit of bytes, at least one. It follows "due AS MATERIALIZED (SELECT id,
+-- size, is_packed …)". Packed payloads that would fit are measured unpacked. The other messages stay ready; each lane
+-- gives its first messages.
 fitting AS MATERIALIZED (
     SELECT id
     FROM (
@@ -157,8 +159,8 @@ fitting AS MATERIALIZED (
 )
 
 -- name: head_of_lane
--- Of "… lane (channel, key)": the first ordered message, if it is ready, no ordered message of the lane
--- runs (a replayed one may lie before the running one), and no dead letter blocks the lane.
+-- The first ordered message of "… lane (channel, key)". It must be ready, and no dead letter may block the lane. No
+-- other ordered message of the lane may run: a replayed message may lie before a running one.
 SELECT first.id FROM (
     SELECT m.id, m.state, m.expires_at FROM pgqueue_message m
     WHERE m.channel = lane.channel AND m.key = lane.key AND m.ordered
@@ -166,7 +168,7 @@ SELECT first.id FROM (
     ORDER BY m.id LIMIT 1) first
 WHERE first.state = 'ready'
   AND (first.expires_at IS NULL OR first.expires_at > statement_timestamp())
-  -- Counted: EXISTS may be planned as a read of all running messages of the channel.
+  -- A count: for EXISTS, the planner may read all running messages of the channel.
   AND (SELECT count(*) FROM (
            SELECT FROM pgqueue_message m
            WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key AND m.ordered
@@ -177,7 +179,7 @@ WHERE first.state = 'ready'
         AND m.id < first.id))
 
 -- name: kept
--- How long history is kept, by channel and outcome; channel NULL: of all other channels.
+-- The retention of history by channel and outcome; channel NULL: all other channels.
 kept AS MATERIALIZED (
     SELECT NULL COLLATE "C" AS channel, outcome, keep
     FROM unnest(%(outcomes)s::text[], %(keeps)s::interval[]) AS k (outcome, keep)
@@ -191,14 +193,14 @@ kept AS MATERIALIZED (
 )
 
 -- name: unflushed
--- A claim needs no flush: if the server crashes and loses it, the message is only ready again. The worker
--- has lost its connection, and takes a new worker_id with the next one. Behind a pooler it keeps both, and
--- its claim might be given out again under the same fence: so there the claim is flushed.
+-- A claim needs no flush: if the server crashes and loses the claim, the message is only ready again. The worker has
+-- lost its connection, and takes a new worker_id with the next one. Behind a pooler it keeps both, and the message
+-- might be claimed again under the same fence. So there the claim is flushed.
 SELECT CASE WHEN %(is_pooled)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END
 
 -- name: order_kept
--- Every transaction that locks several lanes does so in one order, or two would deadlock: by this statement, or
--- the next one.
+-- Every transaction that locks several lanes must do so in one order, by this statement or the next one. Otherwise two
+-- transactions would deadlock.
 SELECT count(pgqueue_keep_order_v1(channel, key))
 FROM (SELECT DISTINCT ON (pgqueue_bucket_v1(channel, key)) channel, key
       FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)
@@ -212,14 +214,14 @@ FROM (SELECT DISTINCT key IS NOT NULL AS is_lane, pgqueue_bucket_v1(channel, key
       ORDER BY is_lane, bucket, channel, key) sorted
 
 -- name: bounds
--- The last position that retention has removed, and the last of the log.
+-- The last position that retention has removed, and the last position of the log.
 SELECT coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS floor,
        greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
                 (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head
 
 -- name: parts
--- Follows WITH: the tables that are, or were, partitions of a log, in the log's schema, which need not be
--- first in the search_path.
+-- The tables that are, or were, partitions of a log, in the log's schema, which need not be first in the search_path.
+-- It follows WITH.
 parts AS (
     SELECT n.nspname, log.relname AS log, c.oid, c.relname, i.inhrelid IS NOT NULL AS is_attached,
            coalesce(i.inhdetachpending, false) AS is_pending,
@@ -233,24 +235,23 @@ parts AS (
 )
 
 -- name: past_parts
--- Precedes "WHERE is_marked OR …". A table that an operator has detached belongs to the operator. So that it
--- is not taken for one of ours, a mark on one that is still attached is stale, and is returned, too.
+-- It precedes "WHERE is_marked OR …". A table that an operator has detached belongs to the operator, and must not have
+-- the mark of a drop. So a mark on an attached table is stale, and the table is returned, too.
 SELECT nspname, log, relname, is_attached, is_pending, is_attached AND NOT is_pending AND is_marked AS is_stale
 FROM parts
 
 -- name: member_word
--- Follows "SELECT …" of a live message: its state, but for what waits for others of its flow.
+-- The state of a live message, but "waiting" if it waits for others of its flow. It is a column of a SELECT.
 CASE WHEN state = 'held' AND lease_until IS NULL THEN 'waiting' ELSE state END AS word
 
 -- name: is_from_the_future
--- Of a lease: its end is further away than the lease is long, so it began after now. Each statement that grants a
--- lease stores its length in `lease_for`. The server's clock was set back, or a host whose clock is behind took over.
--- A second is left to small corrections.
+-- A condition on a lease: its rest is longer than its length, so it began after now. The server's clock was set back,
+-- or a host whose clock is behind took over. A second is left to small corrections.
 lease_until > statement_timestamp() + lease_for + interval '1 second'
 
 -- name: retained_at
--- The time by which retention removes, in place of the clock. After the clock has jumped (or no worker has run for
--- long), it goes on by at most a day an hour: see `retention.advance`.
+-- The time by which retention removes. After the clock has jumped, or no worker has run for long, it moves on by at
+-- most a day an hour: see `retention.advance`.
 least(statement_timestamp(), (SELECT upto + interval '1 day' FROM pgqueue_duty WHERE name = 'retention'))
 
 -- name: within
@@ -258,7 +259,7 @@ least(statement_timestamp(), (SELECT upto + interval '1 day' FROM pgqueue_duty W
 id + 0 BETWEEN %(first)s::bigint AND %(last)s::bigint AND id <> ALL (%(aside)s::bigint[])
 
 -- name: identity
--- Which database this is: see the module identity.
+-- The identity of this database: see the module `identity`.
 (SELECT c.system_identifier || '/' || d.oid || '/' || i.id
  FROM pg_control_system() c, pg_database d, pgqueue_identity i
  WHERE d.datname = current_database())

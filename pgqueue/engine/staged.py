@@ -22,10 +22,10 @@ FORGOTTEN = 10_000
 
 
 class Write(NamedTuple):
-    """What tells a write from others, so that it is committed once.
+    """The identity of a write, by which it is committed only once.
 
     Attributes:
-        app_id: the application's; its versions only increase.
+        app_id: the id of the application, whose versions only increase.
         origin: the checkpoint of a stream; '' for a single write.
     """
 
@@ -35,7 +35,7 @@ class Write(NamedTuple):
 
 
 class Defaults(NamedTuple):
-    """What a message has of which its row says nothing."""
+    """The defaults of messages for columns that a row leaves out."""
 
     task: str
     channel: str
@@ -46,7 +46,7 @@ class Defaults(NamedTuple):
 
 
 class StagedCounts(NamedTuple):
-    """How many messages were stored; and not, since their dedupe keys are taken or it is full."""
+    """The numbers of messages that were stored, existed by their dedupe key, or were dropped."""
 
     stored: int = 0
     existing: int = 0
@@ -54,7 +54,7 @@ class StagedCounts(NamedTuple):
 
 
 def begin(connection: Connection) -> int:
-    """Return a number for the rows that an attempt of a task is about to stage."""
+    """Return a new number for the rows that an attempt of a task will stage."""
     [attempt] = connection.execute(SQL["attempt"]).fetchone() or [0]
     return int(attempt)
 
@@ -63,19 +63,19 @@ def is_new(connection: Connection, write: Write, *, rows: int) -> bool:
     """Record a write; return False if it was committed before.
 
     Raises:
-        WriteConflict: a later one was committed under this id, or another one as this version; or
-            batches of its stream before this one are not here.
+        WriteConflict: a later version was committed under this id, or another write as this
+            version; or earlier batches of its stream are missing.
     """
     given = {**write._asdict(), "rows": rows}
     if write.origin and (found := connection.execute(SQL["recorded"], given).fetchone()):
         last, origin, _ = found
-        # Spark counts the batches of a checkpoint without gaps, also those without rows.
+        # Spark counts the batches of a checkpoint without gaps, including batches without rows.
         if origin == write.origin and last < write.version - 1:
             raise WriteConflict(
                 f"The application id {shown(write.app_id)} has committed batch {last} here, and "
                 f"this is batch {write.version}: the database was restored to an earlier time, or "
-                "is another one, and lacks what lies between. Restore the checkpoint of that time, "
-                "or give a new txnAppId to go on without."
+                "is another one, and lacks the batches between. Restore the checkpoint of that "
+                "time, or give a new txnAppId to go on without them."
             )
     if connection.execute(SQL["record"], given).fetchone():
         return True
@@ -105,12 +105,12 @@ def enqueue(
 
     Args:
         connection: in a transaction.
-        rows: how many were staged.
+        rows: the number of staged rows.
 
     Raises:
         BatchTooLarge: more than `LOCKED_LANES` lanes are ordered, or of limited size.
         ChannelFull: a policy's max_size is reached.
-        WriteConflict: some rows are not there any more, or a policy was changed meanwhile.
+        WriteConflict: some rows were deleted, or a policy was changed meanwhile.
     """
     given = {**defaults._asdict(), "attempts": list(attempts)}
     found, any_singular = connection.execute(SQL["look"], given).fetchone() or (0, False)
@@ -120,7 +120,7 @@ def enqueue(
         row = connection.execute(SQL["enqueue_plain"], {**given, "attempt": attempt}).fetchone()
         stored = stored._replace(stored=stored.stored + (row[0] if row else 0))
     if sum(stored) != rows:
-        # Each statement sees the policies anew: a row may be singular to a later one only.
+        # Each statement reads the policies again: a row may be singular only for a later statement.
         raise WriteConflict(
             f"Of {rows} rows, {sum(stored)} would be stored: a policy was changed meanwhile. "
             "Run the write again."
@@ -135,11 +135,11 @@ def publish(
 
     Args:
         connection: in a transaction.
-        topic: of the rows that have none.
-        rows: how many were staged.
+        topic: the topic of rows without one.
+        rows: the number of staged rows.
 
     Raises:
-        WriteConflict: some rows are not there any more.
+        WriteConflict: some rows were deleted meanwhile.
     """
     found = sum(
         connection.execute(SQL["publish"], {"attempt": attempt, "topic": topic}).rowcount
@@ -153,8 +153,8 @@ def publish(
 def _check_count(found: int, rows: int) -> None:
     if found != rows:
         raise WriteConflict(
-            f"Of {rows} rows that were staged, {found} are left: what is not committed within a "
-            "week is removed. Run the write again."
+            f"Of {rows} staged rows, {found} are left: rows that no write commits within a week "
+            "are removed. Run the write again."
         )
 
 
@@ -174,7 +174,7 @@ def _enqueue_singular(connection: Connection, given: Mapping[str, Any]) -> Stage
 
 
 def _lock(connection: Connection, given: Mapping[str, Any]) -> None:
-    """First wait for all locks, then store: other transactions may wait for what is stored."""
+    """Wait for all locks before rows are stored: other transactions may wait for these rows."""
     locks = connection.execute(SQL["locks"], {**given, "limit": LOCKED_LANES}).fetchall()
     if len(locks) > LOCKED_LANES:
         raise BatchTooLarge(
@@ -192,10 +192,10 @@ def operate(connection: Connection, attempts: Sequence[int], verb: Verb, *, rows
 
     Args:
         connection: in a transaction.
-        rows: how many were staged.
+        rows: the number of staged rows.
 
     Raises:
-        WriteConflict: some rows are not there any more.
+        WriteConflict: some rows were deleted meanwhile.
     """
     given = {"attempts": list(attempts)}
     _check_count((connection.execute(SQL["count"], given).fetchone() or [0])[0], rows)
@@ -212,7 +212,7 @@ def remove(connection: Connection, attempts: Sequence[int]) -> None:
 
 
 def forget(connection: Connection) -> int:
-    """Delete rows that were staged a week ago, some at a time; return how many."""
+    """Delete rows that were staged a week ago, in batches; return the number of deleted rows."""
     given = {"limit": FORGOTTEN}
     return delete(
         connection, "pgqueue_staged", SQL["forget"], SQL["over"], given, what="forget staged rows"

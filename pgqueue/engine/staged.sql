@@ -1,12 +1,13 @@
--- Rows that tasks of Spark have staged become messages or events, or are told to a verb, in the one transaction
--- that commits the write.
+-- Rows that tasks of Spark have staged become messages or events, or name the messages of a verb, in the one
+-- transaction that commits the write.
 
 -- name: attempt
--- A number for what an attempt of a task stages. It tells when, so that what no write commits can be removed.
+-- A number for the rows of an attempt of a task. It contains the time, so that rows without a commit can be removed.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint * 4194304 + floor(random() * 4194304)::bigint
 
 -- name: record
--- It waits for another commit under the same id, and returns no row unless the version is higher than the last.
+-- The statement waits for another commit under the same id. It returns no row unless the version is higher than the
+-- last one.
 INSERT INTO pgqueue_write AS w (app_id, version, origin, rows, committed_at)
 VALUES (%(app_id)s, %(version)s, %(origin)s, %(rows)s, clock_timestamp())
 ON CONFLICT (app_id) DO UPDATE
@@ -18,7 +19,7 @@ RETURNING true
 SELECT version, origin, rows FROM pgqueue_write WHERE app_id = %(app_id)s
 
 -- name: given
--- What a row stands for; where it says nothing, what holds for the whole write.
+-- The message of a row; columns that the row leaves out have the defaults of the write.
 SELECT s.attempt, s.number, coalesce(s.channel, %(channel)s) AS channel, coalesce(s.key, '') AS key,
        coalesce(s.task, %(task)s) AS task, coalesce(s.payload, %(payload)s::jsonb) AS payload, s.body,
        coalesce(s.metadata, '{}') AS metadata, coalesce(s.priority, %(priority)s)::smallint AS priority,
@@ -31,13 +32,13 @@ FROM pgqueue_staged s
 (SELECT channel FROM pgqueue_policy WHERE max_size IS NOT NULL)
 
 -- name: singular
--- Of a row g: it needs a lock, or may conflict with others.
+-- A condition on a row g: it needs a lock, or may conflict with others.
 (g.ordered OR g.dedupe_key IS NOT NULL OR g.channel IN
 -- include: bounded
 )
 
 -- name: look
--- How many rows there are, and whether any of them is singular.
+-- The number of rows, and whether any of them is singular.
 SELECT count(*), coalesce(bool_or(
 -- include: singular
 ), false)
@@ -46,7 +47,7 @@ FROM (
 WHERE s.attempt = ANY (%(attempts)s::bigint[])) g
 
 -- name: locks
--- What is locked before ids are taken: the lanes of ordered messages, and the channels and lanes that may be full.
+-- The locks that are taken before ids: on lanes of ordered messages, and on channels and lanes that may be full.
 WITH g AS (
 -- include: given
     WHERE s.attempt = ANY (%(attempts)s::bigint[])
@@ -67,8 +68,8 @@ LIMIT %(limit)s + 1
 -- include: rooms_kept
 
 -- name: enqueue_singular
--- Stored in the order of the dedupe keys, so that two producers of the same keys do not deadlock; ordered ones
--- have taken their ids in the order of the rows.
+-- The rows are stored in the order of their dedupe keys, so that two producers of the same keys do not deadlock.
+-- Ordered messages have taken their ids in the order of the rows.
 WITH rows AS MATERIALIZED (
     SELECT g.*, CASE WHEN g.ordered THEN nextval('pgqueue_message_id_seq') END AS reserved
     FROM (
@@ -128,14 +129,14 @@ ORDER BY number
 SELECT count(*) FROM pgqueue_staged WHERE attempt = ANY (%(attempts)s::bigint[])
 
 -- name: ids
--- The messages that a verb is told of.
+-- The ids of the messages that a verb changes.
 SELECT DISTINCT message_id FROM pgqueue_staged WHERE attempt = ANY (%(attempts)s::bigint[]) ORDER BY message_id
 
 -- name: remove
 DELETE FROM pgqueue_staged WHERE attempt = ANY (%(attempts)s::bigint[])
 
 -- name: forget
--- What no write has committed after a week, but for what a backfill still needs.
+-- Delete rows that no write has committed within a week, except rows that a backfill still needs.
 DELETE FROM pgqueue_staged WHERE (attempt, number) IN (
     SELECT attempt, number FROM pgqueue_staged WHERE
 -- include: is_old

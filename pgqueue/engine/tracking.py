@@ -1,4 +1,4 @@
-"""Make the triggers that publish what happens to a table, and remove them."""
+"""Make and remove the triggers that publish the changes of a table."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ TRANSITIONS = {
     "delete": "REFERENCING OLD TABLE AS pgqueue_old",
     "truncate": "",
 }
-"""What a trigger sees of the rows, by the events that a table can be tracked for."""
+"""The transition tables of a trigger, by the events that a table may be tracked for."""
 WHATS = {"insert": "inserted", "update": "updated", "delete": "deleted"}
-"""What has happened to the rows that a trigger sees."""
+"""The change of the rows that a trigger sees, by the event."""
 OWN = "pgqueue: "
-"""What the names of columns begin with that are added to a row here."""
+"""The beginning of the names of columns that the statements add to a row."""
 ROW = '"pgqueue: row as json"'
 """Stands in a statement for the expression that makes JSON of a row."""
 ROWS_NOW = '"pgqueue: rows now"'
 """Stands in a statement for the rows of the table by their primary keys."""
 EITHER = 'coalesce(new."pgqueue: row", old."pgqueue: row")'
 MOST_BYTES = 64_000_000
-"""Of a row as JSON: an event has two of it and the difference, and jsonb holds 256 MB."""
+"""Bytes of a row as JSON: an event has two of them and their difference, and jsonb holds 256 MB."""
 NAME_LIMIT = 63  # bytes
 TABLES = ("r", "p")
 """pg_class.relkind of tables, and of partitioned ones."""
@@ -41,12 +41,12 @@ TABLES = ("r", "p")
 
 @dataclass(frozen=True, kw_only=True)
 class Definition:
-    """What is published of a table.
+    """The rules for publishing the changes of a table.
 
     Attributes:
-        topic: without its last word, which says what happened.
-        events: what is published: some of `TRANSITIONS`.
-        columns: only these; None: all but those of `exclude`.
+        topic: the topic without its last word, which names the change.
+        events: the published changes: some of `TRANSITIONS`.
+        columns: the published columns; None: all columns but `exclude`.
         only_if: an SQL condition over the rows `new` and `old`; None: all rows.
         serializer: the SQL function that makes a JSON object of a row; None: its columns.
         key: the column whose text is the events' key; None: the primary key.
@@ -62,7 +62,7 @@ class Definition:
 
 
 class Names(NamedTuple):
-    """What a statement calls the variables of the trigger's function, and a row as JSON."""
+    """The names of the trigger function's variables in a statement, and of a row as JSON."""
 
     hidden: str
     id: str
@@ -80,23 +80,24 @@ VARIABLES = Names(
     metadata="pgqueue_track.metadata",
     row="to_jsonb(r.*)",
 )
-"""In the function itself."""
+"""The names in the function itself."""
 PARAMETERS = Names("$1", "$2", "$3", "$4", "$5", row=ROW)
-"""In a statement that the function makes."""
+"""The names in a statement that the function makes."""
 
 
 class TrackedTable(NamedTuple):
-    """A table, as the database has it.
+    """A table, and its present tracking in the database.
 
     Attributes:
-        kind: its pg_class.relkind.
-        primary_key: its columns; None: it has none.
-        columns, numbers: names of columns, and their pg_attribute.attnum.
-        path: the schemas that names are looked up in.
-        triggers: ours, that it has now.
-        function: the one that they call.
-        comment: what is remembered with that.
-        function_path: the search_path of the function, as SQL has it.
+        kind: the table's pg_class.relkind.
+        primary_key: the columns of the primary key; None: the table has none.
+        columns: the names of the table's columns.
+        numbers: the pg_attribute.attnum of these columns.
+        path: the schemas in which PostgreSQL looks names up.
+        triggers: the names of pgqueue's triggers on the table.
+        function: the function that these triggers call.
+        comment: the definition that is stored as the comment on the function.
+        function_path: the search_path of the function, in SQL.
     """
 
     oid: int
@@ -113,25 +114,25 @@ class TrackedTable(NamedTuple):
     function_path: str | None
 
     def numbers_of(self, columns: Sequence[str]) -> list[int]:
-        """Return the numbers of some columns; those that the table does not have are left out."""
+        """Return the numbers of some columns, without columns that the table lacks."""
         own = dict(zip(self.columns, self.numbers, strict=True))
         return [own[name] for name in columns if name in own]
 
     @property
     def identifier(self) -> Identifier:
-        """Its name, in SQL."""
+        """The table's name in SQL."""
         return Identifier(self.schema, self.name)
 
 
 def is_ready(connection: Cursors) -> bool:
-    """Return whether the database has what the triggers call."""
+    """Return whether the database has the functions that the triggers call."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["is_ready"])
         return bool(cursor.fetchone()[0])
 
 
 def find(connection: Cursors, table: str) -> TrackedTable | None:
-    """Return a table by its name, quoted as SQL needs it."""
+    """Return a table by its name, which is quoted for SQL."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["table"], {"table": table})
         row = cursor.fetchone()
@@ -147,10 +148,10 @@ def tracked(connection: Cursors) -> list[TrackedTable]:
 
 
 def renew(table: TrackedTable) -> Iterator[Composable]:
-    """Return the statements that write the function of a tracked table anew, by its definition.
+    """Return the statements that replace the function of a tracked table, by its definition.
 
     Raises:
-        InvalidTracking: an excluded column is missing: what it is called now, nobody knows.
+        InvalidTracking: an excluded column is missing, and its present name is unknown.
     """
     definition = _definition(json.loads(table.comment or ""))
     missing = [name for name in definition.exclude if name not in table.columns]
@@ -166,7 +167,7 @@ def renew(table: TrackedTable) -> Iterator[Composable]:
 
 
 def check(table: TrackedTable, definition: Definition) -> Composable:
-    """Return the statement that fails if the condition or the serializer can't be."""
+    """Return the statement that fails if the condition or the serializer is invalid."""
     rows = _rows(table, definition, "insert", table.identifier, table.identifier, VARIABLES)
     return Text(SQL["check"]).format(
         hidden=Literal([]), rows=rows, only_if=Text(definition.only_if or "true")
@@ -174,13 +175,13 @@ def check(table: TrackedTable, definition: Definition) -> Composable:
 
 
 def track(table: TrackedTable, definition: Definition) -> Iterator[Composable]:
-    """Return the statements that have a table tracked, in the place of how it is tracked now."""
+    """Return the statements that track a table, instead of its present tracking."""
     before = json.loads(table.comment) if table.comment else None
     yield from _track(table, definition, before)
 
 
 def untrack(table: TrackedTable) -> Iterator[Composable]:
-    """Return the statements that undo the last `track`: what it replaced is there again."""
+    """Return the statements that undo the last `track`, and bring the tracking before it back."""
     before = (json.loads(table.comment) if table.comment else {}).get("replaced")
     if before:
         yield from _track(table, _definition(before), before.get("replaced"))
@@ -189,7 +190,7 @@ def untrack(table: TrackedTable) -> Iterator[Composable]:
 
 
 def remove(table: TrackedTable) -> Iterator[Composable]:
-    """Return the statements that end it."""
+    """Return the statements that end the tracking of a table."""
     yield from _drop(table)
 
 
@@ -242,7 +243,7 @@ def _drop(table: TrackedTable) -> Iterator[Composable]:
 
 
 def _function(table: TrackedTable) -> Identifier:
-    # With the number of the table: another one may have its name later.
+    # The name has the table's number, since another table may have the table's name later.
     room = NAME_LIMIT - len(f"pgqueue_track__{table.oid}")
     name = table.name.encode()[:room].decode(errors="ignore")
     return Identifier(table.schema, f"pgqueue_track_{name}_{table.oid}")
@@ -268,7 +269,7 @@ def _hidden(table: TrackedTable, definition: Definition) -> Composable:
         columns=Literal(list(columns)),
         numbers=Literal(numbers),
         oid=Literal(table.oid),
-        # Where one is missing already, all others may be what it is called now.
+        # If an excluded column is missing, each other column may be this column with a new name.
         known=Literal(table.columns if len(numbers) == len(columns) else []),
     )
     return Text(SQL["hidden"]).format(which=which)
@@ -352,7 +353,7 @@ def _rows(
     old: Composable,
     names: Names,
 ) -> Composable:
-    """Return the rows that an event is about, each with its other half."""
+    """Return the rows of an event, each with its other half."""
 
     def side(source: Composable, name: str, which: str = "true") -> Composable:
         return _side(table, definition, source, name, names, which)
@@ -362,7 +363,7 @@ def _rows(
         old=side(old, "old"),
         new_id=_row_key('new."pgqueue: row"', names.id),
         old_id=_row_key('old."pgqueue: row"', names.id),
-        # A half that is not there has the other one's columns, all of them null.
+        # A missing half has the columns of the other half, all of them null.
         no_new=side(old, "new", "false"),
         no_old=side(new, "old", "false"),
     )

@@ -1,11 +1,7 @@
--- Triggers that publish the changes of a table, in the transaction that makes them.
---
--- Triggers of an older version stay in the databases of users until they track the table again. So the functions that
--- triggers call (pgqueue_diff_v1, …) and the columns of the inbox must not change. An error in a trigger fails the
--- user's own write, so a trigger names columns only where the user named some.
+-- Triggers that publish the changes of a table, in the transaction of each change.
 
 -- name: table
--- What is there: the table, our schema and the search_path; and which of our triggers the table has already.
+-- The table with its columns, the search_path, and the triggers and the function that pgqueue has made for it.
 SELECT c.oid::integer, c.relkind::text, n.nspname::text, c.relname::text, pgqueue_primary_key_v1(c.oid),
        ARRAY(SELECT attname::text FROM pg_attribute
              WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped ORDER BY attnum),
@@ -34,15 +30,16 @@ ORDER BY 1
 SELECT to_regproc('pgqueue_row_key_v1') IS NOT NULL
 
 -- name: function
--- As whoever migrated: those who write to the table need no rights on the log. So it trusts no temporary table, and
--- finds what it found then; and texts of times are the same whoever writes. To plan takes as long as all the rest of a
--- single row's event, and the plan is the same for many rows: both tables are read once, and joined by a hash.
+-- The function runs with the rights of the role that migrated, so that writers of the table need no rights on the log.
+-- Its search_path is fixed: it uses no temporary table, and names keep their meaning. Its time zone is fixed, so that
+-- texts of times are the same for all writers. The generic plan saves the planning, which takes as long as the rest of
+-- a single row's event. The plan also fits many rows: both tables are read once, and joined by a hash.
 CREATE OR REPLACE FUNCTION {signature} RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = {path} SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS {body}
 
 -- name: body
--- Variables are named with the block: a column of the table may have any name. `new` and `old` are the rows, with
--- three columns more. OFFSET 0 has these computed once.
+-- Variables are named with the block, since a column of the table may have any name. `new` and `old` are the rows, with
+-- three more columns. OFFSET 0 makes PostgreSQL compute these only once.
 #variable_conflict use_column
 <<pgqueue_track>>
 DECLARE
@@ -94,8 +91,9 @@ ELSIF TG_OP = {operation} THEN
     END IF;
 
 -- name: odd
--- jsonb can't hold all that a row may: a json column's \u0000, a number beyond numeric's range, 256 MB. This is tried
--- before anything is stored: a statement that stores within such a block would take a transaction number for it.
+-- jsonb refuses some values of rows: \u0000 of a json column, a number beyond numeric's range, more than 256 MB. The
+-- block tries them before rows are stored: a statement that stores within such a block would take a transaction number
+-- for it.
 BEGIN
     pgqueue_track.is_odd := false;
     IF TG_OP <> 'DELETE' THEN
@@ -109,15 +107,15 @@ EXCEPTION WHEN OTHERS THEN
 END;
 
 -- name: merged
--- One statement may change a row twice: each foreign key with ON DELETE SET NULL does so by itself, and the trigger sees
--- both changes at once.
+-- One statement may change a row twice: each foreign key with ON DELETE SET NULL changes it by itself, and the trigger
+-- sees both changes at once.
 pgqueue_track.is_merged := EXISTS (
     SELECT FROM pg_constraint
     WHERE conrelid = TG_RELID AND contype = {foreign_key} AND (confupdtype IN ('c', 'n', 'd') OR confdeltype IN ('n', 'd')));
 
 -- name: order
--- A trigger of the user's that ran within this statement has published its changes before this one. The events of a row
--- that this statement did not leave as it is now are published again, behind the statement's.
+-- A user's trigger that ran within this statement has published its changes before this trigger does. If such a trigger
+-- changed a row after this statement, the row's events are published again, behind the statement's events.
 IF pgqueue_track.since IS NOT NULL AND pgqueue_track.id IS NOT NULL AND pgqueue_track.stored > 0 THEN
     pgqueue_track.keys := pgqueue_nested_keys_v1({topic}, pgqueue_track.since, pgqueue_track.first);
     IF pgqueue_track.keys IS NOT NULL THEN
@@ -131,8 +129,8 @@ IF pgqueue_track.since IS NOT NULL AND pgqueue_track.id IS NOT NULL AND pgqueue_
 END IF;
 
 -- name: changed
--- The keys of rows that have changed since the statement: the row is another one now, or the nested events lead from the
--- statement's row to the row of now.
+-- The keys of rows that have changed since the statement: the present row differs from the statement's row, or nested
+-- events lead from the statement's row to the present one.
 WITH known AS MATERIALIZED (
     SELECT {key} AS key, {id} AS id, new."pgqueue: shown" AS shown,
            (SELECT jsonb_object_agg(name, coalesce(new."pgqueue: row", old."pgqueue: row") -> name)
@@ -150,7 +148,7 @@ WHERE current.shown IS DISTINCT FROM known.shown
    OR nested.was = coalesce(known.shown, 'null') AND nested.became = coalesce(current.shown, 'null')
 
 -- name: store
--- A row without its other half is new, or gone. What shows nothing, or what it showed before, is no event.
+-- A row without its other half is new, or deleted. A row makes no event if its published part is NULL or unchanged.
 INSERT INTO pgqueue_event_inbox (topic, key, payload, metadata)
 SELECT {topic} || CASE WHEN old."pgqueue: row" IS NULL THEN '.insert'
                        WHEN new."pgqueue: row" IS NULL THEN '.delete' ELSE '.update' END,
@@ -187,7 +185,7 @@ AND (old."pgqueue: nth" IS NULL OR old."pgqueue: nth" IN (
 {new} FULL JOIN {old} ON {new_id} = {old_id}
 
 -- name: row_key
--- Most keys are one column: a call of the function takes as long as all the rest.
+-- Most keys have one column: for these, a call of the function would take as long as the rest of the statement.
 CASE WHEN cardinality({columns}) = 1 THEN {row} ->> {columns}[1] ELSE pgqueue_row_key_v1({row}, {columns}) END
 
 -- name: key
@@ -205,8 +203,8 @@ CROSS JOIN LATERAL (SELECT FROM {rows} WHERE ({only_if}
 ) LIMIT 0) found
 
 -- name: hidden
--- Asked each time: columns come and go. A transition table has nulls for virtual columns (PostgreSQL 18). Of other types
--- than these it is not known whether jsonb holds all their values.
+-- The columns are read each time, since they may change. A transition table has nulls for virtual columns
+-- (PostgreSQL 18). Columns of all types but the listed ones may have values that jsonb refuses.
 SELECT coalesce(array_agg(attname::text) FILTER (WHERE ({which}) OR attgenerated = 'v'), '{{}}'),
        coalesce(bool_or(atttypid IN (114, 199) OR atttypid >= 16384 AND (
            SELECT typcategory NOT IN ('B', 'D', 'E', 'I', 'N', 'S', 'T', 'V') FROM pg_type t WHERE t.oid = atttypid)), false)
@@ -215,13 +213,13 @@ FROM pg_attribute
 WHERE attrelid = TG_RELID AND attnum > 0 AND NOT attisdropped;
 
 -- name: others
--- A column that took the name of one of them later is none of them. After a dump and a restore, columns have other
--- numbers, and the table has another one.
+-- A column that took the name of a published column later is not published. After a dump and a restore, the columns and
+-- the table have other numbers.
 attname <> ALL ({columns}::text[]) OR TG_RELID = {oid} AND attnum <> ALL ({numbers}::integer[])
 
 -- name: these
--- An excluded column stays excluded, whatever it is called later. After a dump and a restore, columns have other
--- numbers: where an excluded name is missing, any column that was not known then may have had it.
+-- An excluded column stays excluded under any later name. After a dump and a restore, columns have other numbers. If an
+-- excluded name is missing then, each column that the definition does not know may be the excluded one.
 attname = ANY ({columns}::text[]) OR TG_RELID = {oid} AND attnum = ANY ({numbers}::integer[])
 OR attname <> ALL ({known}::text[]) AND EXISTS (
     SELECT FROM unnest({columns}::text[]) name

@@ -41,7 +41,7 @@ def read(
 
 
 def time_after(connection: Cursors, position: int) -> datetime | None:
-    """Return when the first event from a position on was published; None: there is none."""
+    """Return the time of the first event from a position on; None: there is none."""
     with reading(connection), connection.cursor() as cursor:
         cursor.execute(SQL["time_after"], {"position": position})
         row = cursor.fetchone()

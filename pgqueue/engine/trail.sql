@@ -1,5 +1,5 @@
 -- name: partitions
--- Those of the log, the newest first, and the position that each begins with.
+-- The partitions of the log, the newest first, each with its first position.
 SELECT c.oid::bigint, substring(c.relname FROM '\d+$')::bigint * %(size)s
 FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 WHERE i.inhparent = 'pgqueue_event'::regclass

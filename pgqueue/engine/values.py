@@ -16,14 +16,14 @@ Connection: TypeAlias = "psycopg.Connection[Any]"
 
 
 class Cursors(Protocol):
-    """A psycopg connection, or Django's: Django's tools then see its queries as any others."""
+    """A psycopg connection, or Django's own, whose queries Django's tools see."""
 
     def cursor(self) -> AbstractContextManager[Any]:
         """Return a cursor."""
 
 
 class Tuples:
-    """A producer's own psycopg connection, whatever its row factory: rows are tuples here."""
+    """A producer's own psycopg connection with any row factory: its rows are tuples here."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -35,24 +35,24 @@ class Tuples:
     def atomic(self) -> AbstractContextManager[Any]:
         """Begin a transaction; a savepoint where the connection's owner commits."""
         if not self._connection.autocommit:
-            # If no transaction had begun, psycopg would begin one here and commit it at our end.
+            # Begin the caller's transaction: otherwise psycopg would begin one here, and commit it.
             self._connection.execute("SELECT 1")
         return self._connection.transaction()
 
 
 class Position(NamedTuple):
-    """A place in history: its rows are followed in the order of their transactions' numbers."""
+    """A place in history, whose rows are read in the order of their transactions' numbers."""
 
     txid: int
     id: int
 
 
 EVERYTHING = Position(2**63 - 1, 2**63 - 1)
-"""After all rows of history."""
+"""The position after all rows of history."""
 
 
 class Lease(NamedTuple):
-    """The fence of a claim: a worker with an older lease of the message can change nothing."""
+    """The fence of a claim: a worker with an older lease of the message changes no row."""
 
     id: int
     attempt: int
@@ -83,8 +83,8 @@ class Claim(NamedTuple):
     claimed_at: datetime
     worker_id: UUID
     taken: tuple[tuple[int, Any], ...] = ()
-    """What its arguments took of other messages of its flow, by these messages' ids: a `Returned`
-    each, once the arguments were read."""
+    """The results that its arguments took from other messages of its flow, by these messages' ids:
+    a `Returned` each, once the arguments were read."""
 
     @property
     def lease(self) -> Lease:
@@ -109,7 +109,7 @@ _text = lru_cache(64)(str)
 def array(values: Iterable[int | float]) -> str:
     """Return `values` as the text of a PostgreSQL array.
 
-    For types whose text needs no quotes. This takes a fifth of the time of psycopg's list
+    It is for types whose text needs no quotes. It takes a fifth of the time of psycopg's list
     adaptation, which would be most of the client's time for a settle.
     """
     return "{" + ",".join(map(str, values)) + "}"

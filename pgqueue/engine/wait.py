@@ -19,10 +19,10 @@ LIVE = {State.HELD, State.SCHEDULED, State.READY, State.RUNNING}
 
 
 class MessageSnapshot(NamedTuple):
-    """A message as it is now: `state` is its state or its outcome. JSON is not parsed.
+    """The present state of a message; `state` is its state or its outcome. JSON columns are texts.
 
     Attributes:
-        failures: how many of its runs ended with an error, or with their worker.
+        failures: how many of its runs failed, or lost their worker.
     """
 
     id: int
@@ -34,7 +34,7 @@ class MessageSnapshot(NamedTuple):
 
 
 def ended(connection: Connection, ids: Collection[int]) -> dict[int, Found | None]:
-    """Return the messages that have ended or are dead; None for one that cannot be seen."""
+    """Return the messages that have ended or are dead; None for a message without a visible row."""
     live = {id for (id,) in connection.execute(SQL["live"], {"ids": list(ids)})}
     if not (rest := set(ids) - live):
         return {}
@@ -60,11 +60,11 @@ def withdraw(connection: Connection, rows: Collection[int]) -> None:
 
 
 def forget(connection: Connection) -> int:
-    """Delete the waiter rows of processes that died while waiting; return how many."""
+    """Delete the waiter rows of processes that died while waiting; return their number."""
     return delete(connection, "pgqueue_waiter", SQL["forget"], SQL["over"], {}, what="forget waits")
 
 
 def look(connection: Connection, ids: Collection[int]) -> dict[int, MessageSnapshot]:
-    """Return the messages that exist as they are now, live or from history, by their ids."""
+    """Return the present states of the messages that exist, live or ended, by their ids."""
     rows = connection.execute(SQL["look"], {"ids": list(ids)})
     return {row[0]: MessageSnapshot(*row) for row in rows}

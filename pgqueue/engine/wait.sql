@@ -19,7 +19,7 @@ WHERE id = ANY (%(rows)s::bigint[])
 DELETE FROM pgqueue_waiter WHERE id = ANY (%(rows)s::bigint[])
 
 -- name: forget
--- Rows of processes that died while waiting.
+-- Delete the rows of processes that died while waiting.
 DELETE FROM pgqueue_waiter WHERE until < statement_timestamp()
 
 -- name: over

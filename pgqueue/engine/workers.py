@@ -19,7 +19,7 @@ TOLD = 60.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerInfo:
-    """What others may know of a worker. `channels` None: all, also those yet to come."""
+    """The public data of a worker. `channels` None: all channels, also future ones."""
 
     host: str
     pid: int
@@ -30,7 +30,7 @@ class WorkerInfo:
 
 
 def versions() -> dict[str, str]:
-    """Return what a process tells of its code: our version, and the release of the project."""
+    """Return the versions of a process's code: pgqueue's version, and the project's release."""
     release = settings().release
     return {"version": VERSION, **({"release": release} if release else {})}
 
@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
 def register(
     connection: Connection, worker_id: UUID, info: WorkerInfo, *, before: UUID | None
 ) -> None:
-    """Enter a worker under a new id, in place of the row it had `before`."""
+    """Store a worker's row under a new id, and delete its row of the id `before`."""
     connection.execute(
         SQL["register"],
         {
@@ -62,15 +62,15 @@ def beat(
     busy_for: float = 0.0,
     left_out: int = 0,
 ) -> bool:
-    """Renew the worker's heartbeat, and how long producers are to notify it of new messages.
+    """Renew the worker's heartbeat, and the time for which producers should notify it.
 
     Args:
-        busy_for: seconds for which none of its threads has been free. Others are told of a minute
-            and more.
-        left_out: rows that the process leaves out, since statements fail with them.
+        busy_for: seconds for which none of its threads has been free. The row has them from a
+            minute on.
+        left_out: the number of rows that the process leaves out, since statements fail with them.
 
     Returns:
-        False if the row is gone: another worker took this one for dead.
+        False if the row was deleted: another worker took this one for dead.
     """
     told = {"busy_for": round(busy_for)} if busy_for >= TOLD else {}
     if left_out:
@@ -82,12 +82,12 @@ def beat(
 
 
 def ask_to_stop(connection: Connection, worker_id: UUID, times: int) -> None:
-    """Ask all workers of a driver to stop: once gently, twice at once. It is kept in its row."""
+    """Store in a driver's row that its workers must stop: once gently, twice at once."""
     connection.execute(SQL["ask_to_stop"], {"id": worker_id, "times": times})
 
 
 def requests_of(connection: Connection, worker_id: UUID) -> tuple[int, timedelta] | None:
-    """Return how often a driver asked to stop, and since when it is silent; None: it has no row."""
+    """Return a driver's number of stop requests, and its silence; None: it has no row."""
     row = connection.execute(SQL["requests_of"], {"id": worker_id}).fetchone()
     return (row[0], timedelta(seconds=row[1])) if row else None
 
@@ -99,9 +99,9 @@ def waiting(
     excluded: Sequence[str],
     limit: int,
 ) -> int:
-    """Return how many messages of these channels wait for a worker, up to `limit`.
+    """Return the number of messages in these channels that wait for a worker, up to `limit`.
 
-    Of what is governed, each lane and each bell counts as one.
+    Governed messages are not counted singly: each lane and each bell counts as one.
     """
     parameters = {
         "channels": _listed(channels),
@@ -130,15 +130,15 @@ def bury(connection: Connection, first: UUID, last: UUID) -> None:
 
 
 def correct(connection: Connection) -> int:
-    """Note workers that were seen in the future as seen now; return how many.
+    """Note workers that were seen in the future as seen now; return their number.
 
-    A dead one would count as alive for as long as the clock had been ahead.
+    Otherwise a dead worker would count as alive for as long as the clock had been ahead.
     """
     return connection.execute(SQL["correct"]).rowcount
 
 
 def forget(connection: Connection, *, silent_for: timedelta) -> int:
-    """Delete the rows of workers that have been silent for this long; return how many."""
+    """Delete the rows of workers that have been silent for this long; return their number."""
     given = {"silent_for": silent_for}
     return delete(
         connection, "pgqueue_worker", SQL["forget"], SQL["over"], given, what="forget workers"
@@ -155,7 +155,7 @@ class LeftOut(NamedTuple):
 
     @property
     def parameters(self) -> dict[str, list[Any]]:
-        """The parameters of a statement that takes no notice of them."""
+        """The parameters of a statement that leaves these rows out."""
         return {
             "aside": list(self.messages),
             "aside_channels": [channel for channel, _ in self.lanes],
@@ -183,10 +183,10 @@ def unfinished(
     excluded: Sequence[str],
     but_for: LeftOut = NOTHING,
 ) -> bool:
-    """Return whether any message of these channels is ready, running or waiting for a retry.
+    """Return whether any message in these channels is ready, running or due for a retry.
 
     Args:
-        but_for: rows that don't count, nor messages that wait for these.
+        but_for: rows that do not count; messages that wait for such rows do not count, either.
     """
     parameters = {
         "channels": _listed(channels),

@@ -30,7 +30,7 @@ WHERE id = %(id)s
 SELECT id FROM pgqueue_worker WHERE info ->> 'driver' = %(driver)s
 
 -- name: waiting
--- As "unfinished" below, without what runs or waits for a retry: what another worker could begin.
+-- The messages that another worker could begin: like "unfinished" below, without running messages and retries.
 WITH paused AS MATERIALIZED (
     SELECT name FROM pgqueue_channel WHERE paused
 )
@@ -62,11 +62,11 @@ SELECT count(*) FROM (
 DELETE FROM pgqueue_worker WHERE id = %(id)s
 
 -- name: bury
--- A process that is known to be dead: producers must not notify it any longer.
+-- Delete the row of a process that is known to be dead: producers must not notify it any longer.
 DELETE FROM pgqueue_worker WHERE id BETWEEN %(first)s::uuid AND %(last)s::uuid
 
 -- name: correct
--- Seen in the future: the server's clock was set back since. A worker that lives beats again soon.
+-- Correct workers that were seen in the future: the server's clock was set back. A living worker beats again soon.
 UPDATE pgqueue_worker
 SET notify_until = statement_timestamp()
         + least(greatest(notify_until - last_seen, interval '0'), interval '1 day'),
@@ -77,14 +77,14 @@ WHERE id = ANY (ARRAY(
     FOR NO KEY UPDATE SKIP LOCKED))
 
 -- name: forget
--- Rows of workers that died without deleting theirs.
+-- Delete the rows of workers that died without deleting them.
 DELETE FROM pgqueue_worker WHERE last_seen < statement_timestamp() - %(silent_for)s::interval
 
 -- name: over
 SELECT ctid::text, id FROM pgqueue_worker WHERE last_seen < statement_timestamp() - %(silent_for)s::interval FOR UPDATE SKIP LOCKED
 
 -- name: has_governed
--- Follows "… c WHERE …": whether a governed message of the channel is ready.
+-- A condition on "… c (channel)": a governed message of the channel is ready. It follows WHERE.
 (EXISTS (
     SELECT FROM pgqueue_message m
     WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = c.channel AND
@@ -100,7 +100,7 @@ SELECT ctid::text, id FROM pgqueue_worker WHERE last_seen < statement_timestamp(
 -- include: takes_it
       AND
 -- include: lane_of_m_not_left_out
-      -- An ordered message that can't be claimed keeps those behind it waiting.
+      -- An ordered message that is left out keeps the later messages of its lane waiting.
       AND (m.channel, m.key) NOT IN (
           SELECT channel, key FROM pgqueue_message WHERE id = ANY (%(aside)s::bigint[]) AND ordered)
 ))
@@ -110,8 +110,8 @@ m.channel <> ALL (%(aside_gates)s::text[])
 AND (m.channel, m.key) NOT IN (SELECT * FROM unnest(%(aside_channels)s::text[], %(aside_keys)s::text[]))
 
 -- name: unfinished
--- Whether anything is left to do on these channels, or waits for a retry. Delayed messages do not
--- count, nor those of a paused channel, nor raw messages that workers leave to consumers, nor rows that are left out.
+-- Return whether a message of these channels is ready, running or due for a retry. Delayed messages do not count, nor
+-- messages of a paused channel, nor raw messages that workers leave to consumers, nor rows that are left out.
 WITH paused AS MATERIALIZED (
     SELECT name FROM pgqueue_channel WHERE paused
 )
@@ -129,8 +129,8 @@ SELECT EXISTS (
       AND
 -- include: not_left_out
 ) OR EXISTS (
-    -- A governed message alone is no sign: behind a dead one it may wait for ever. Nor is a bell or a
-    -- lane alone: it may come from a policy or a rate for which nothing waits.
+    -- A governed message alone does not count: behind a dead one it may wait for ever. Nor does a bell or a
+    -- lane alone: it may come from a policy or a rate for which no message waits.
     SELECT FROM pgqueue_bell c
     WHERE (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
       AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused)
@@ -145,7 +145,7 @@ SELECT EXISTS (
       AND
 -- include: has_governed
 ) OR EXISTS (
-    -- What ended may let others go, once a worker looks.
+    -- The end of a message may release its children, once a worker routes its bell.
     SELECT FROM pgqueue_bell WHERE ended IS NOT NULL AND id <> ALL (%(aside_bells)s::bigint[])
 ) OR EXISTS (
     SELECT FROM pgqueue_message m

@@ -1,4 +1,4 @@
-"""Where flows are found: by which index, and in which order."""
+"""The listings of flows: their indexes, and their orders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HAS_ENDED = {"ended_at": Comparison("({} IS NOT NULL) = %s", True)}
 
 
 def by_state(rows: QuerySet[Any], wanted: Mapping[str, Any], state: str | None) -> Listing:
-    """List the flows that live, that have ended, or all."""
+    """List the flows that have not ended, the ended ones, or all."""
     if state == LIVING:
         return OLDEST_FIRST.listing(rows, wanted)
     return NEWEST_FIRST.listing(rows, {**wanted, **(HAS_ENDED if state == ENDED else {})})

@@ -1,9 +1,9 @@
 """Lists of millions of rows, of which a page reads a bounded number.
 
-A list is in the order of an index, so that its front is found at once. It is paged through
-in stretches: the ids of one are read together, which counts them, too. What no index serves
-is compared row by row, with as many rows as a stretch may look at. Where there are more, the
-page says so and leads on from there: nothing is counted in full, and nothing is hidden.
+A list is in the order of an index, so that its front is found at once. Pages go through it in
+stretches: the ids of one stretch are read, and thereby counted, together. A condition that no index
+serves is compared row by row, with a bounded number of rows for each stretch. Where there are more
+rows, the page says so and links to the next stretch: nothing is counted in full, or hidden.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 STRETCH = 10_000
-"""Rows that can be paged through at once, or operated on."""
+"""Rows of one stretch: a page shows it, and an operation handles it at once."""
 REACH = 10_000
-"""Rows that a stretch looks at, where no index finds the ones that are sought."""
+"""Rows that a stretch looks at, where no index finds the wanted ones."""
 NOT_WHOLE = ("seqscan", "bitmapscan")
-"""How the planner would read more than a LIMIT lets through."""
+"""The planner's methods that read more rows than a LIMIT lets through."""
 NOT_IN_ORDER = (*NOT_WHOLE, "sort")
-"""How the planner would read everything, rather than walk along an index."""
+"""The planner's methods that read everything instead of walking along an index."""
 PLACE_LIMIT = 10_000
 NO_PLACE = (ValueError, TypeError, OverflowError, RecursionError, ValidationError)
-"""What a text may raise that is no place in a list."""
+"""The errors that a text may raise which is no place in a list."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a column has to be, where that is not one value.
+    """A condition on a column other than equality with one value.
 
     Args:
         template: SQL, with {} for the column and %s for the value.
@@ -56,13 +56,13 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Index:
-    """What an index has in its order.
+    """The order of an index, and the rows that it has.
 
     Args:
-        where: what its rows equal.
-        order: its columns, either all ascending or one descending, the last one unique.
-        wording: that order, in words.
-        prefix: the columns it begins with that may be asked for.
+        where: columns and values that all its rows have.
+        order: its columns, either all ascending or one descending. The last one is unique.
+        wording: this order in words.
+        prefix: the first columns of the index, which a filter may name.
     """
 
     where: Mapping[str, Any] = field(default_factory=dict)
@@ -71,12 +71,12 @@ class Index:
     prefix: tuple[str, ...] = ()
 
     def listing(self, rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
-        """List the rows whose columns equal what is wanted."""
+        """List the rows whose columns equal the wanted values."""
         served = {name: wanted[name] for name in takewhile(wanted.__contains__, self.prefix)}
         sought = wanted.keys() - served.keys() - self.where.keys()
         if len(served) == len(self.prefix) > 0:
-            # As a range: by constants, this order would come down to that of the ids, and
-            # the planner might walk the primary key for it.
+            # A range, not an equality: with all prefix columns constant, only the order of the
+            # ids would be left, and the planner might walk the primary key.
             last = served.pop(self.prefix[-1])
             served[f"{self.prefix[-1]}__range"] = (last, last)
         return Listing(
@@ -92,15 +92,15 @@ NEWEST_FIRST = Index(order=("-id",), wording=_("The newest first"))
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """What is listed.
+    """Rows in the order of an index, and the conditions that the index does not serve.
 
     Args:
-        rows: those that an index leads to.
-        order: that of the index. Empty where it has none for them: only one stretch is seen.
+        rows: the rows that an index leads to.
+        order: the order of the index. Empty: it has no order for them, so only one stretch is seen.
         wording: the order in words.
-        sought: what columns must equal that it does not serve; or match, if it is a re.Pattern; or
-            how else they compare, if it is a Comparison.
-        reach: rows that a stretch looks at for these. None: `REACH`.
+        sought: conditions by column that the index does not serve. A column must equal the value,
+            or match it if it is a re.Pattern, or satisfy it if it is a Comparison.
+        reach: rows that a stretch compares with `sought`. None: `REACH`.
     """
 
     rows: QuerySet[Any]
@@ -110,7 +110,7 @@ class Listing:
     reach: int | None = None
 
     def stretch(self, start: str | None = None) -> ListStretch:
-        """Return what comes first, or first from `start` on.
+        """Return the first stretch, or the one that begins at `start`.
 
         Raises:
             ValidationError: `start` is no place in this list.
@@ -132,7 +132,7 @@ class Listing:
 
     @property
     def looks_at(self) -> int:
-        """How many rows a stretch looks at, for what is sought."""
+        """How many rows a stretch compares with `sought`."""
         return REACH if self.reach is None else self.reach
 
     def _in_order(self, start: str | None) -> ListStretch:
@@ -154,8 +154,8 @@ class Listing:
         )
 
     def place(self, id: int) -> str | None:
-        """Return where a stretch starts that begins with this row; None: it is gone."""
-        # By nothing but its id, or the planner might look for it through an index of the rest.
+        """Return the start of the stretch that begins with this row; None: the row was deleted."""
+        # The id is the only condition. With more, the planner might choose another index.
         row = type(self.rows)(self.rows.model, using=self.rows.db).filter(pk=id)
         return _as_place(row.values_list(*self._columns).first())
 
@@ -168,7 +168,7 @@ class Listing:
         return not self.order or self.order[0].startswith("-")
 
     def _find_sought(self, rows: QuerySet[Any]) -> list[int]:
-        # Whatever is estimated, no more rows are looked at than the inner LIMIT lets through.
+        # The inner LIMIT bounds the rows that are read, however wrong the planner's estimates are.
         alias = rows.db
         pk = self.rows.model._meta.pk.name
         looked_at = rows.values_list(*dict.fromkeys([pk, *self._columns, *self.sought]))[
@@ -188,7 +188,7 @@ class Listing:
             return [id for (id,) in cursor.fetchall()]
 
     def _is_from(self, start: str) -> Func:
-        """Compare whole rows: an index finds that place at once."""
+        """Return a comparison of whole rows with `start`: an index finds this place at once."""
         fields = [self.rows.model._meta.get_field(name) for name in self._columns]
         kinds: list[Any] = [getattr(each, "output_field", each) for each in fields]
         try:
@@ -212,10 +212,10 @@ class ListStretch:
     """A part of a list.
 
     Args:
-        ids: of its rows, in order.
-        is_all: whether nothing comes after it.
-        is_cut: whether more were found than it takes.
-        next: where the following one starts.
+        ids: the ids of its rows, in order.
+        is_all: whether no row comes after it.
+        is_cut: whether more rows were found than a stretch holds.
+        next: the start of the following stretch.
     """
 
     ids: list[int]
@@ -229,18 +229,18 @@ class ListStretch:
 
 @contextmanager
 def without(alias: str, *methods: str) -> Iterator[None]:
-    """Keep the planner from methods that read everything: a wrong estimate would choose them."""
+    """Keep the planner from these methods: after a wrong estimate it would read everything."""
     with transaction.atomic(using=alias):
         with connections[alias].cursor() as cursor:
             for method in methods:
                 cursor.execute("SELECT set_config(%s, 'off', true)", [f"enable_{method}"])
         yield
-        # Nothing was written; a transaction of the caller's gets its settings back.
+        # Nothing was written. The rollback gives the caller's transaction its settings back.
         transaction.set_rollback(True, using=alias)
 
 
 def channels_in_use(alias: str) -> list[str]:
-    """Return the channels that are configured or have a message, the first by name."""
+    """Return the channels that are configured or have a message, in the order of their names."""
     with without(alias, *NOT_IN_ORDER):
         return channels.in_use(connections[alias])
 
@@ -278,6 +278,6 @@ def _ids(rows: QuerySet[Any]) -> QuerySet[Any, int]:
 
 
 def estimated_count(rows: QuerySet[Any]) -> int:
-    """Return how many rows PostgreSQL expects, without looking at any."""
+    """Return PostgreSQL's estimate of the number of rows, which reads none of them."""
     plan = json.loads(rows.order_by().explain(format="json"))
     return int(plan[0]["Plan"]["Plan Rows"])

@@ -1,4 +1,4 @@
-"""Where messages are found: by which index, and in which order."""
+"""The listings of messages: their indexes, and their orders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pgqueue.models.message import LIVE
 from pgqueue.states import State
 
 FLOW_REACH = 100_000
-"""Messages of a flow that have ended which a list looks at: no index has them in an order."""
+"""Ended messages of a flow that a list looks at: no index has them in an order."""
 ERROR_TEXT = 200
 """Characters of an error that a list shows."""
 FREE = {"state": State.READY, "governed": False}
@@ -63,11 +63,11 @@ ORDERED = Index(
     wording=_("By channel and key, the oldest first"),
     prefix=LANE,
 )
-"""Those of a lane that run in their order, whatever their state."""
+"""Messages of ordered lanes, in every state."""
 
 
 def enqueued_before(age: timedelta) -> dict[str, Comparison]:
-    """Return the condition of messages that were enqueued longer ago."""
+    """Return the condition of messages that were enqueued longer ago than `age`."""
     return {"created_at": Comparison("{} < statement_timestamp() - %s", age)}
 
 
@@ -75,9 +75,9 @@ def failed_with(name: str) -> dict[str, Comparison]:
     """Return the condition of messages whose last error is of a class.
 
     Args:
-        name: its import path, or the end of that: ForkliftStuck.
+        name: the import path of the class, or the path's end: ForkliftStuck.
     """
-    # Compared from its end, so that the value is needed once.
+    # The path is compared from its end, so that the value is needed only once.
     last = "reverse('.' || ({} -> -1 ->> 'class'))"
     return {"errors": Comparison(f"starts_with({last}, reverse('.' || %s))", name)}
 
@@ -92,7 +92,7 @@ def last_error() -> dict[str, Any]:
 
 
 def of_key(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
-    """List those of a key in every channel: the indexes that know the key begin with that."""
+    """List the messages of a key in every channel: each index with a key begins with a channel."""
     known = Q(**FREE) | Q(state=State.RUNNING) | Q(state=State.DEAD)
     return Listing(
         rows=rows.filter(known, channel__in=channels_in_use(rows.db), **wanted),
@@ -104,7 +104,7 @@ def of_key(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
 
 
 def newest_first(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
-    """List live messages in the order of their ids, those of a flow by its own index."""
+    """List live messages in the order of their ids; a flow's messages have their own index."""
     rest = dict(wanted)
     flow_id = rest.pop("flow_id", None)
     return NEWEST_FIRST.listing(rows if flow_id is None else rows.filter(flow_id=flow_id), rest)
@@ -123,7 +123,7 @@ def ended_of_flow(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
 
 
 def everything(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Iterator[Listing]:
-    """Yield lists that have each live message that is wanted, each in one of them."""
+    """Yield lists that together have each wanted live message once."""
     state = wanted.get("state", "")
     if "flow_id" in wanted:
         yield newest_first(rows, wanted)
@@ -131,7 +131,7 @@ def everything(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Iterator[Listi
     yield INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
     if state != State.READY:
         return
-    # That was one index of the three which have what is ready.
+    # Three indexes have ready messages; the list above was by one of them.
     yield GOVERNED.listing(rows, wanted)
     yield ORDERED.listing(rows, {**wanted, "governed": True})
 
@@ -139,7 +139,7 @@ def everything(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Iterator[Listi
 def children(alias: str, id: int) -> list[int]:
     """Return the ids of messages that a message has enqueued, live or ended.
 
-    No index has parents: of live and of ended ones, `REACH` that were stored next are looked at.
+    No index has parents. So only the next `REACH` ids after the parent's are looked at.
     """
     found: set[int] = set()
     nearby = {"pk__gt": id, "pk__lte": id + index.REACH}

@@ -1,4 +1,4 @@
-"""Enqueue what a backfill has staged: little by little, at a rate, and from where it was."""
+"""Enqueue the staged rows of a backfill in small batches, at a rate; resume where it stopped."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ FULL = 1.0
 
 
 def begun(task: Task[..., Any], name: str, *, source: str) -> engine.BackfillProgress | None:
-    """Return the backfill of this name, if it was begun.
+    """Return the backfill of this name, if it has begun.
 
     Raises:
-        BackfillConflict: it is of another task, or its rows are from elsewhere.
+        BackfillConflict: its task or its source is another one.
     """
     with borrow(task.alias) as connection:
         found = engine.find(connection, name)
@@ -43,10 +43,10 @@ def begun(task: Task[..., Any], name: str, *, source: str) -> engine.BackfillPro
 def begin(
     task: Task[..., Any], name: str, *, source: str, attempts: list[int], total: int
 ) -> engine.BackfillProgress:
-    """Record rows that were staged as a backfill.
+    """Record staged rows as a backfill.
 
     Raises:
-        BackfillConflict: another process has begun one of this name meanwhile.
+        BackfillConflict: another process has begun a backfill of this name meanwhile.
     """
     with borrow(task.alias) as connection:
         is_new = engine.record(
@@ -67,21 +67,22 @@ def release(
     skip: Callable[[InvalidArguments], None] | None = None,
     progress: Callable[[int], None] = lambda count: None,
 ) -> None:
-    """Enqueue the rows that are left, in transactions of at most `batch` each.
+    """Enqueue the rows that are left, in transactions of at most `batch` rows each.
 
-    It may be interrupted at any moment: what is enqueued is noted in the same transaction. Where
-    the channel is full, it waits until there is room.
+    It may be interrupted at any moment: each transaction records its progress. Where the channel is
+    full, it waits until there is room.
 
     Args:
-        rate: messages a second, at most; None: as fast as can be.
+        rate: messages a second, at most; None: no limit.
         is_typed: whether the source of the rows has types: see `call_of`.
-        skip: is called for each row that the task can't take; None: such a row is an error.
+        skip: is called for each row that does not fit the task; None: such a row is an error.
         progress: is called with the number of rows of each transaction.
 
     Raises:
-        InvalidArguments: the task can't take a row. Those of earlier transactions are enqueued.
+        InvalidArguments: a row does not fit the task. The rows of earlier transactions are
+            enqueued.
     """
-    # Each transaction is committed with what it enqueued.
+    # The messages are stored in the transaction that takes their rows, not after its commit.
     own = task.using(enqueue_on_commit=False)
     limit = batch if rate is None else max(1, min(batch, int(rate)))
     due = time.monotonic()
@@ -95,7 +96,7 @@ def release(
             return
         progress(count)
         if rate is not None:
-            # Time that was lost is not made up for: the rate is never exceeded.
+            # A delay is not made up for, so that the rate is never exceeded.
             due = max(due, time.monotonic() - 1) + count / rate
             time.sleep(max(0.0, due - time.monotonic()))
 
@@ -132,7 +133,7 @@ def _enqueue(
     """Enqueue calls; skip the rows whose messages the database refuses.
 
     Raises:
-        InvalidArguments: there is such a row, and nothing says to skip it.
+        InvalidArguments: there is such a row, and `skip` is None.
     """
 
     def some(calls: Sequence[tuple[dict[str, Any], str]]) -> None:
@@ -149,20 +150,20 @@ def _enqueue(
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Return whether the database refuses a row, whatever is tried."""
+    """Return whether the database would refuse the row again at another try."""
     return isinstance(error, DatabaseError) and may_be_own(error)
 
 
 def check_may_be_open(task: Task[..., Any]) -> None:
-    """Say no to a task that asks for encryption.
+    """Refuse a task that asks for encryption.
 
     Raises:
-        InvalidTask: it does.
+        InvalidTask: the task asks for encryption.
     """
     if task.encrypted:
         raise InvalidTask(
-            f"{task.name} is encrypted, and the rows of a backfill are staged as they are: read "
-            "them yourself, and enqueue_many()."
+            f"{task.name} is encrypted, but a backfill stages its rows in the open. Read the rows "
+            "in your own code, and call enqueue_many()."
         )
 
 
@@ -173,12 +174,12 @@ def call_of(task: Task[..., Any], payload: str, *, is_typed: bool = True) -> dic
     the hint takes texts or there is none.
 
     Args:
-        payload: of a staged row.
+        payload: the payload of a staged row.
         is_typed: whether the source of the row has types. A cell of CSV has none: see
             `Codec.read_row`.
 
     Raises:
-        InvalidArguments: the task can't take them.
+        InvalidArguments: the arguments do not fit the task.
     """
     try:
         arguments = task.codec.read_row(payload, is_typed=is_typed)

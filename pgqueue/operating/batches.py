@@ -1,6 +1,6 @@
-"""Enqueue many messages in one transaction, with locks in an order in which batches can't deadlock.
+"""Enqueue many messages in one transaction; the order of its locks excludes deadlocks of batches.
 
-The locks of policies come first; the others are those of `tasks.storing`.
+A batch takes the locks of policies first, then the locks of `tasks.storing`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ T = TypeVar("T")
 def batch(*, database: str | None = None) -> Batch:
     """Collect messages and policies, and apply all of them at the end of the `with` block.
 
+    Use it so:
+
         with batch() as work:
             work.policy("mail", max_running=10)
             receipt = work.enqueue(send_receipt, order.id)
@@ -39,7 +41,7 @@ def batch(*, database: str | None = None) -> Batch:
 
 
 class Batch:
-    """The calls and policies collected so far. Made by `batch()`."""
+    """The calls and policies that a `with` block has collected. `batch()` makes it."""
 
     def __init__(self, database: str) -> None:
         self._database = database
@@ -82,7 +84,7 @@ class Batch:
         self._policies[channel, scope, key or ""] = {"key": key, "each_key": each_key, **limits}
 
     def apply(self) -> None:
-        """Apply everything that was collected; the batch is empty afterwards.
+        """Apply all collected policies and calls; the batch is empty afterwards.
 
         Raises:
             InvalidPolicy, InvalidArguments, ChannelFull, DuplicateMessage: nothing was applied.
@@ -99,7 +101,7 @@ class Batch:
     def _store(self, messages: list[TaskResult[Any]]) -> None:
         connection = connections[self._database]
         storing.lock(connection, messages)
-        # They run in the order of their ids, and are stored in that of their dedupe keys.
+        # Messages run in the order of their ids, and are stored in the order of their dedupe keys.
         ids = dict(zip(messages, engine.reserve(connection, len(messages)), strict=True))
         for results in storing.together(messages):
             storing.store(results, [ids[each] for each in results])

@@ -1,9 +1,8 @@
-"""Operate on all messages that a filter finds, however many: a message that does so batch by batch.
+"""Operate on all messages that a filter finds, however many, by a message that does it in batches.
 
-The messages are walked through by their ids, from the newest one that there was when this was asked
-for. Each batch commits its changes and its place together. So the walk goes on from there after an
-error, a restart or the death of its worker, and no message is met twice. An index of a state would
-not do: a replayed message may be dead again, further on in it.
+The walk goes through the messages by their ids, downwards from the newest id at the request. The
+changes of a batch and the place of the walk are committed together. So the walk goes on from this
+place after an error, a restart or the death of its worker, and meets no message twice.
 """
 
 from __future__ import annotations
@@ -36,27 +35,27 @@ from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.number_checks import as_age, as_count
 
 CHANNEL = "operations"
-"""A channel of its own: an operation does not wait behind the messages that it is about."""
+"""A channel of its own: an operation does not wait behind the messages that it changes."""
 RUN_FOR = 10.0
 """Seconds after which a run hands its message back, so that a worker that stops need not wait."""
 NAMED = 10
-"""Ids of messages that are locked, in the progress."""
+"""Ids of locked messages that the progress names."""
 GOVERNED = "governed"
-"""In the place of a state: ready, under a limit or in order."""
+"""A filter's state for ready messages of governed lanes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Filter:
-    """Which messages are meant: all whose columns are what is given.
+    """The messages whose columns equal the given values; None: any value.
 
     Args:
         state: a state, or "governed".
-        key: "" is for those without one.
-        error: the class of their last error: its import path, or the end of that.
-        flow: the id of the flow that they are members of.
+        key: "" means messages without a key.
+        error: the class of the last error: its import path, or the path's end.
+        flow: the id of the messages' flow.
 
     Raises:
-        ValueError, TypeError: a value can't be.
+        ValueError, TypeError: a value is invalid.
     """
 
     state: str | None = None
@@ -77,20 +76,20 @@ class Filter:
             as_count(self.flow, most=LARGEST)
 
     def wanted(self) -> dict[str, Any]:
-        """Return what columns are to be, for a listing."""
+        """Return the columns' wanted values, for a listing."""
         return wanted({name: value for name, value in asdict(self).items() if value is not None})
 
 
 NARROWED_BY = tuple(each.name for each in fields(Filter))
-"""What messages are chosen by: the one registry.
+"""The names of the conditions that choose messages: the one registry.
 
-The admin's list of messages, the pages that ask about an operation, and the options of commands are
-made of it, each with its own words for a name.
+The admin's list of messages, the pages that confirm an operation, and the options of commands are
+made of it. Each has its own words for a name.
 """
 
 
 def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what columns are to be, for a listing, by the values of a filter's attributes."""
+    """Return the columns' wanted values, for a listing, by the values of a filter's attributes."""
     columns = dict(given)
     if columns.get("state") == GOVERNED:
         columns |= {"state": State.READY.value, "governed": True}
@@ -103,17 +102,19 @@ def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class OperationProgress:
-    """How far an operation is.
+    """The progress of an operation.
 
     Attributes:
-        newest: the id of the newest message that is meant.
+        newest: the largest id that the operation reaches.
         place: the id that the walk goes on from; None: it has not begun.
-        walked: how many ids are behind it.
-        done, asked, busy: messages that it was done to; that run, and were asked to stop; that
-            were locked, and left as they were.
-        busy_ids: the first of these.
+        walked: how many ids the walk has passed.
+        done: how many messages were changed.
+        asked: how many running messages were asked to stop.
+        busy: how many messages were locked, and left unchanged.
+        busy_ids: the first ids of locked messages.
         has_ended: whether the walk is over, and logged.
-        up_to, before: of a purge: what has an id up to this, or is older than this, goes.
+        up_to: a purge discards the messages with ids up to this one.
+        before: a purge discards the messages that were enqueued before this time.
     """
 
     newest: int
@@ -128,7 +129,7 @@ class OperationProgress:
     before: str | None = None
 
     def add(self, operated: Operated) -> None:
-        """Count what came of a batch."""
+        """Count the result of a batch."""
         self.done += len(operated.done)
         self.asked += len(operated.asked)
         self.busy += len(operated.busy)
@@ -136,13 +137,13 @@ class OperationProgress:
 
     @property
     def share(self) -> float:
-        """How much of the ids it has walked through, from 0 to 1."""
+        """The share of the ids that the walk has passed, from 0 to 1."""
         if self.has_ended:
             return 1.0
         return max(0.0, min(self.walked / max(self.newest, 1), 0.99))
 
     def move(self, place: int, *, walked: int) -> None:
-        """Note how far the walk is."""
+        """Note the place of the walk."""
         self.place, self.walked = place, walked
 
 
@@ -165,12 +166,12 @@ def start(
 
     Args:
         operation: "replay", "discard", "cancel", "run_now" or "release".
-        newest: messages that came after this id are let alone.
-        user: who asked: an id and a name. The end of the operation is logged for it.
+        newest: messages with a larger id are left alone.
+        user: the id and the name of the user who asks. The log names them at the operation's end.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Returns:
-        The message that does it: `cancel()` it, and it stops after the batch that it is at.
+        The message that runs the operation. Its `cancel()` stops the operation after its batch.
 
     Raises:
         ValueError: there is no such operation.
@@ -191,19 +192,20 @@ def start_purge(
     user: Mapping[str, Any] | None = None,
     database: str | None = None,
 ) -> TaskResult[Any]:
-    """Enqueue what `Channel.purge()` does; or, with `older_than` or `keep`, `Channel.trim()`.
+    """Enqueue a message that does `Channel.purge()`, or with limits `Channel.trim()`.
 
     Args:
-        states: that are purged; a trim is of what waits.
-        older_than: seconds. keep: messages that stay, the newest.
-        newest, user, database: as `start()` has them.
+        states: the states of the messages that are purged; a trim takes waiting ones.
+        older_than: trim messages that were enqueued longer ago, in seconds.
+        keep: trim all waiting messages but the newest `keep`.
+        newest, user, database: see `start()`.
 
     Raises:
-        ValueError: a value can't be.
+        ValueError: a value is invalid.
     """
     chosen = sorted(State(state).value for state in states)
     if State.RUNNING in chosen:
-        raise ValueError("What runs can't be purged: cancel it.")
+        raise ValueError("Running messages are not purged: cancel them.")
     older_than = None if older_than is None else as_age(older_than).total_seconds()
     keep = None if keep is None else as_count(keep, least=0)
     given = ("purge", newest, as_channel(channel), chosen, older_than, keep)
@@ -213,7 +215,7 @@ def start_purge(
 def _start(
     task: Task[Any, Any], user: Mapping[str, Any] | None, database: str | None, *args: Any
 ) -> TaskResult[Any]:
-    """Enqueue an operation, and note that it was asked for: a producer has no right to do that."""
+    """Enqueue an operation, and record the request: a producer has no right to make this record."""
     alias = database or settings().database
     known = dict(user) if user else None
     metadata = {"acting": {"user": known}} if known else {}
@@ -226,21 +228,21 @@ def _start(
 
 
 def patience(error: BaseException, result: Any) -> Any:
-    """Return how long an operation waits after an error; None: for ever, since nobody asked."""
+    """Return how long an operation waits after an error; None: it dies, for lack of a request."""
     return None if isinstance(error, UnknownOperation) else settings().backoff(error, result)
 
 
 def _asked_for(context: TaskContext) -> Operation:
-    """Return the row that says by whom an operation was asked for.
+    """Return the row that names the user who asked for an operation.
 
     Raises:
-        UnknownOperation: its message was stored by somebody who may enqueue, and not operate.
+        UnknownOperation: somebody without the rights of an operator has stored the message.
     """
     found = Operation.objects.using(context.database).filter(pk=context.id).first()
     if found is None:
         raise UnknownOperation(
-            f"Message {context.id} would operate on messages, and nobody has asked for that who "
-            "may. Ask by the admin, or by pgqueue.operating.bulk.start()."
+            f"Message {context.id} asks for an operation, but no operator has requested it. "
+            "Request it in the admin, or by pgqueue.operating.bulk.start()."
         )
     return found
 
@@ -255,11 +257,11 @@ def purge(
     older_than: float | None,
     keep: int | None,
 ) -> dict[str, int]:
-    """Discard what is in these states, or what is too old or too much, from where it was."""
+    """Discard the messages in these states, or beyond these limits, from the last place on."""
     _asked_for(context)
     until, progress = monotonic() + RUN_FOR, _progress(context, newest)
     if progress.up_to is None:
-        # Once: what is too old, or too much, is what was so when this began.
+        # The limits are computed once: they hold for the messages of the operation's beginning.
         is_trim = older_than is not None or keep is not None
         age = None if older_than is None else timedelta(seconds=older_than)
         with borrow(context.database) as connection:
@@ -289,7 +291,7 @@ def purge(
 def operate(
     context: TaskContext, operation: str, newest: int, filter: dict[str, Any]
 ) -> dict[str, int]:
-    """Do it, from where it was; hand the message back after a while, so that workers may stop."""
+    """Go on with the operation; hand the message back after a while, so that workers may stop."""
     _asked_for(context)
     verb, until = VERBS[operation], monotonic() + RUN_FOR
     walk = _IdWalk(context, operation, Filter(**filter), _progress(context, newest))
@@ -315,7 +317,7 @@ class _IdWalk:
     progress: OperationProgress
 
     def batches(self) -> Iterator[list[int]]:
-        """Yield ids in batches; as each is yielded, the progress is behind it."""
+        """Yield ids in batches; when a batch is yielded, the progress has passed it."""
         listing = newest_first(self._rows, self.filter.wanted())
         while not self.progress.has_ended and self.progress.place != 0:
             place = self.progress.place
@@ -335,7 +337,7 @@ class _IdWalk:
 
     @property
     def _rows(self) -> MessageQuerySet:
-        # An operation on everything would end itself, or others that go on.
+        # An operation on all messages would end itself, or other running operations.
         rows = Message.objects.using(self.context.database).exclude(task__in=TASKS)
         if self.operation == "cancel":
             rows = rows.to_cancel(self.filter.flow)
@@ -347,12 +349,12 @@ def _progress(context: TaskContext, newest: int) -> OperationProgress:
 
 
 def _go_on(context: TaskContext, operation: str, progress: OperationProgress, until: float) -> None:
-    """Go on with the next batch, unless it was asked to stop, or it is time for another run.
+    """Return for the next batch, unless the operation must stop, or hand its message back.
 
     Raises:
-        EndOfRun: it is.
+        EndOfRun: it must.
     """
-    # Asked here, since heartbeats may be long in coming.
+    # The row is read here, since the next heartbeat may be far away.
     rows = Message.objects.using(context.database).filter(pk=context.id)
     if rows.filter(cancel_requested_at__isnull=False).exists():
         _end(context, operation, progress, "stopped")
@@ -362,14 +364,14 @@ def _go_on(context: TaskContext, operation: str, progress: OperationProgress, un
 
 
 def _ended(context: TaskContext, operation: str, progress: OperationProgress) -> dict[str, int]:
-    """Note that the walk is over; return what came of it."""
+    """Note that the walk is over; return its counts."""
     if not progress.has_ended:
         _end(context, operation, progress, "ended")
     return {name: getattr(progress, name) for name in ("done", "asked", "busy")}
 
 
 def _end(context: TaskContext, operation: str, progress: OperationProgress, how: str) -> None:
-    """Note the end, and write it to the log of the admin, for the user who asked."""
+    """Note the end, and write it to the admin's log for the user who asked."""
     progress.has_ended = how == "ended"
     with transaction.atomic(using=context.database):
         context.checkpoint(asdict(progress))
@@ -383,7 +385,7 @@ def _log(context: TaskContext, user_id: Any, text: str) -> None:
     from django.contrib.auth import get_user_model
     from django.contrib.contenttypes.models import ContentType
 
-    # The user may be gone by now.
+    # The user may have been deleted meanwhile.
     if get_user_model()._default_manager.filter(pk=user_id).exists():
         LogEntry.objects.create(
             user_id=user_id,

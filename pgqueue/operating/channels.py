@@ -1,4 +1,4 @@
-"""Channels, as code and operators meet them: configured, limited, looked at and emptied."""
+"""The interface of channels for code and operators: configure, limit, measure and empty them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class Configuration(TypedDict, total=False):
-    """What `Channel.configure()` takes, and documents."""
+    """The options of `Channel.configure()`, which documents them."""
 
     on_dead: str
     on_full: str
@@ -76,15 +76,15 @@ def _needs_tables(
 class Channel:
     """A named stream of messages. It exists as soon as its name is used.
 
-    Its verbs are transactions of their own, or part of one that is open; those on many
+    Each method is a transaction of its own, or part of an open one. Methods that change many
     messages take 1 000 at a time.
 
     Args:
-        name: of the channel.
-        database: the alias of the queue's database; None: as `PGQUEUE` says.
+        name: the name of the channel.
+        database: the alias of the queue's database; None: the one of `PGQUEUE`.
 
     Raises:
-        InvalidChannel: this can't be a channel's name.
+        InvalidChannel: the name is invalid.
         NotMigrated: (its methods) the database lacks our tables, or has old ones.
     """
 
@@ -112,27 +112,27 @@ class Channel:
     ) -> None:
         """Limit the channel as a whole, or each of its keys, or one.
 
-        This states the whole policy of that scope: what is left out is not limited. The same call
-        again changes nothing, so it may be made whenever the project starts. A claim that begins
-        after it is committed obeys it.
+        The call states the whole policy of its scope: an option that is left out sets no limit. The
+        same call again changes nothing, so a project may make it at each start. Every claim that
+        begins after its commit obeys the policy.
 
         Args:
             max_running: messages that run at once, on all workers together.
             rate: messages started in the time `per`.
-            per: that time, in seconds or as a timedelta.
-            burst: starts that may follow each other at once after a pause; None: those of 100 ms,
-                and at least 1.
-            max_size: messages that wait or run, beyond which none is accepted.
+            per: the time of `rate`, in seconds or as a timedelta.
+            burst: starts that may follow each other at once after a pause; None: the starts of
+                100 ms, and at least 1.
+            max_size: messages that wait or run; no further ones are accepted.
             weight: messages of a key for each turn, 1 to 100, where other keys have one.
-            key: it is for this key alone, and replaces what holds for each.
-            each_key: it is for each key. A message without a key belongs to no key.
+            key: limit this key alone; this replaces the policy for each key.
+            each_key: limit each key. A message without a key belongs to no key.
 
         Raises:
-            InvalidPolicy: an option has a value that can't be, or nothing is limited.
+            InvalidPolicy: an option has an invalid value, or no option sets a limit.
         """
         scope = _scope(key, each_key)
         if weight is not None and scope["scope"] == Policy.Scope.CHANNEL:
-            raise InvalidPolicy(f"weight={weight!r}: it is for keys: give key or each_key.")
+            raise InvalidPolicy(f"weight={weight!r}: only keys have one. Give key or each_key.")
         limits = checked_limits(
             max_running=max_running,
             rate=rate,
@@ -150,14 +150,14 @@ class Channel:
 
     @_needs_tables
     def policies(self) -> list[Policy]:
-        """Return its policies: the channel's, the one for each key, those for one key."""
+        """Return the policies: for the channel as a whole, for each key, and for single keys."""
         return list(self._policies.order_by("scope", "key"))
 
     @_needs_tables
     def policy_of(self, key: str | None = None) -> Policy | None:
-        """Return the policy that holds for a key, its own or the one for each; None: there is none.
+        """Return the policy of a key, its own or the one for each key; None: it has none.
 
-        Without a key, that of the channel as a whole, which holds beside it.
+        Without a key, return the policy of the channel as a whole, which holds as well.
         """
         if key is None:
             return self._policies.filter(scope=Policy.Scope.CHANNEL).first()
@@ -168,43 +168,44 @@ class Channel:
 
     @_needs_tables
     def remove_policy(self, *, key: str | None = None, each_key: bool = False) -> bool:
-        """Lift the limits of one scope; say whether there were any.
+        """Lift the limits of one scope; return whether there were any.
 
         Raises:
-            InvalidPolicy: these don't name a scope.
+            InvalidPolicy: the arguments name no scope.
         """
         removed, _ = self._policies.filter(**_scope(key, each_key)).delete()
         return bool(removed)
 
     @_needs_tables
     def pause(self) -> bool:
-        """Have workers start none of its messages; say whether it wasn't paused before."""
+        """Stop workers from starting its messages; return whether it was not paused before."""
         self._rows.get_or_create(name=self.name)
         return self._rows.pause() > 0
 
     @_needs_tables
     def resume(self) -> bool:
-        """Have workers start its messages again; say whether it was paused before."""
+        """Let workers start its messages again; return whether it was paused before."""
         return self._rows.resume() > 0
 
     @_needs_tables
     def configure(self, **options: Unpack[Configuration]) -> None:
-        """Change how the channel works, as far as options are given.
+        """Change the given options of the channel, and leave its others as they are.
 
         Args:
-            on_dead: what a dead message does to those behind it in an ordered lane: "block", or
-                have them "skip" it.
-            on_full: what becomes of a message beyond a policy's max_size: "refuse" it, so that its
+            on_dead: the effect of a dead message in an ordered lane: it must "block" the later
+                messages, or they "skip" it.
+            on_full: the treatment of a message beyond a policy's max_size: "refuse" it, so that its
                 producer gets ChannelFull, or "drop" it.
-            handler: the task that raw messages are given to, or its import path; "": none.
-            watched: notify `watch()` of what happens to its messages.
-            retention: how long its history is kept: seconds or a timedelta, or a dict of those by
-                outcome, of which the others are kept as all are; None: as all.
+            handler: the task that handles raw messages, or its import path; "": none.
+            watched: notify `watch()` of each change of its messages.
+            retention: how long its history is kept: seconds or a timedelta, or a dict of times by
+                outcome. Outcomes that the dict lacks have the setting `RETENTION`. None: all
+                outcomes have this setting.
             dead_retention: how long its dead letters are kept before they are discarded, in seconds
-                or as a timedelta; None: as all.
+                or as a timedelta; None: as the setting `DEAD_RETENTION` says.
 
         Raises:
-            InvalidChannel: an option is unknown, or has a value that can't be.
+            InvalidChannel: an option is unknown, or has an invalid value.
         """
         columns: dict[str, Any] = {}
         for name, value in options.items():
@@ -213,39 +214,40 @@ class Channel:
 
     @_needs_tables
     def configured(self) -> models.Channel:
-        """Return how the channel is configured: by the defaults, if it was not."""
+        """Return the configuration of the channel, or the defaults if it has none."""
         return self._rows.first() or models.Channel(name=self.name)
 
     def stats(self) -> Stats:
-        """Return what it has now: in a tenth of a second, however much that is."""
+        """Return the present counts of the channel, in a tenth of a second for any size."""
         with borrow(self.alias) as connection:
             return measure(connection, [self.name])[self.name]
 
     @staticmethod
     def all_stats(*, database: str | None = None) -> dict[str, Stats]:
-        """Return what each channel has that is configured or has a message, by its name.
+        """Return the counts of each channel that is configured or has a message, by its name.
 
-        The first 10 000 by name; each is counted the less exactly the more they are.
+        Only the first 10 000 channels by name are counted. The more channels there are, the less
+        exact is each count.
         """
         with borrow(database or settings().database) as connection:
             return measure_all(connection, channels.in_use(connection, limit=channels.MOST))
 
     def drain(self, timeout: timedelta | float | None = None) -> bool:
-        """Wait until nothing is ready, running or waiting for a retry; say whether it came to that.
+        """Wait until no message is ready, running or due for a retry; return whether this was so.
 
-        What is merely delayed does not count, nor what is held or dead, or what the channel keeps
-        back while it is paused. Workers do the work: this only waits.
+        Delayed, held and dead messages do not count, nor do the messages of a paused channel.
+        Workers do the work: this method only waits.
 
         Args:
-            timeout: how long, in seconds or as a timedelta; None: for ever.
+            timeout: the longest wait, in seconds or as a timedelta; None: no limit.
 
         Raises:
             ValueError: the timeout is no duration.
-            TransactionManagementError: in a transaction, whose messages no worker can see.
+            TransactionManagementError: a transaction is open, whose messages no worker sees.
         """
         if connections[self.alias].in_atomic_block:
             raise TransactionManagementError(
-                "A channel is not drained in a transaction: workers can't see its messages yet."
+                "drain() is refused in a transaction: workers do not see its messages yet."
             )
         until = None
         if timeout is not None:
@@ -261,17 +263,17 @@ class Channel:
 
     @_needs_tables
     def release(self, timeout: timedelta | float | None = None) -> bool:
-        """Drain the channel, and forget how it was configured and limited; say whether it drained.
+        """Drain the channel, and delete its configuration and policies; return whether it drained.
 
         Messages that are delayed, held or dead stay, and are under no policy from then on. Workers
         forget its lanes once they are empty.
 
         Args:
-            timeout: as `drain()` has it. If it is over, nothing is forgotten.
+            timeout: see `drain()`. If the channel does not drain in time, nothing is deleted.
 
         Raises:
-            ChannelPaused: it is paused.
-            TransactionManagementError: as `drain()` has it.
+            ChannelPaused: the channel is paused.
+            TransactionManagementError: see `drain()`.
         """
         if self._rows.filter(paused=True).exists():
             raise ChannelPaused(f"The channel {self.name!r} is paused: resume it first.")
@@ -283,13 +285,13 @@ class Channel:
         return True
 
     def purge(self, states: Collection[str] = (*WAITING, State.DEAD)) -> int:
-        """End what is in these states as discarded; return how many messages were.
+        """Discard the messages in these states; return how many there were.
 
-        What came meanwhile stays, and so does what another transaction has locked. It reads the
-        table once, however few of its messages are this channel's.
+        Messages that arrive meanwhile stay, and so do messages that another transaction has locked.
+        It reads the whole table once, however few messages the channel has.
 
         Args:
-            states: any but running; those are asked to stop by `cancel()`.
+            states: any states but running; `cancel()` asks running messages to stop.
 
         Raises:
             ValueError: a state is unknown, or running.
@@ -301,22 +303,22 @@ class Channel:
         """Return the messages that `purge()` would end now.
 
         Raises:
-            ValueError: as `purge()` has it.
+            ValueError: see `purge()`.
         """
         return self._messages.filter(state__in=_purged(states))
 
     def trim(self, *, older_than: timedelta | float | None = None, keep: int | None = None) -> int:
-        """End as discarded what waits for too long, or is too much; return how many messages.
+        """Discard waiting messages that are too old or too many; return how many there were.
 
-        The oldest go. What runs is let alone, and so are dead letters. It reads the table once, as
-        `purge()` does.
+        The oldest go first. Running messages and dead letters stay. It reads the whole table once,
+        as `purge()` does.
 
         Args:
-            older_than: what was enqueued longer ago goes: seconds or a timedelta.
-            keep: no more than so many stay, those that were enqueued last.
+            older_than: discard messages that were enqueued longer ago: seconds or a timedelta.
+            keep: discard all waiting messages but the newest `keep`.
 
         Raises:
-            ValueError: there is neither, or one has a value that can't be.
+            ValueError: neither is given, or one has an invalid value.
         """
         bounds = self._trimmed(older_than, keep)
         return self._discard(WAITING, bounds, up_to=bounds.surplus or 0)
@@ -327,7 +329,7 @@ class Channel:
         """Return the messages that `trim()` would end now.
 
         Raises:
-            ValueError: as `trim()` has it.
+            ValueError: see `trim()`.
         """
         bounds = self._trimmed(older_than, keep)
         meant = Q(pk__lte=bounds.surplus or 0)
@@ -342,20 +344,22 @@ class Channel:
         key: str | None = None,
         older_than: timedelta | float | None = None,
     ) -> Operated:
-        """End messages that wait, and ask running ones to stop. Dead letters are left as they are.
+        """Cancel waiting messages, and ask running ones to stop. Dead letters stay as they are.
+
+        Only messages that meet all given conditions are chosen.
 
         Args:
-            ids: of this channel; none: all of its messages, as far as the others don't say less.
-            task: the import path of their task.
-            key: theirs.
-            older_than: enqueued longer ago, in seconds or as a timedelta.
+            ids: messages of this channel; none: all of its messages.
+            task: the import path of the messages' task.
+            key: the messages' key.
+            older_than: choose messages that were enqueued longer ago: seconds or a timedelta.
 
         Returns:
-            By ids, which were cancelled, which were asked to stop, and which another
-            transaction has locked.
+            The ids of the cancelled messages, of the messages that were asked to stop, and of the
+            messages that another transaction has locked.
 
         Raises:
-            ValueError: an argument has a value that can't be.
+            ValueError: an argument has an invalid value.
         """
         return self._chosen(ids, task, key, older_than).cancel()
 
@@ -366,7 +370,7 @@ class Channel:
         key: str | None = None,
         older_than: timedelta | float | None = None,
     ) -> Operated:
-        """Make dead letters ready, with all attempts before them; as `cancel()` chooses them.
+        """Make dead letters ready, with all their attempts; for the arguments see `cancel()`.
 
         Each keeps its id, which its metadata has as `replayed_from`, too.
         """
@@ -379,12 +383,12 @@ class Channel:
         key: str | None = None,
         older_than: timedelta | float | None = None,
     ) -> Operated:
-        """End dead letters for good; as `cancel()` chooses them."""
+        """Discard dead letters; for the arguments see `cancel()`."""
         return self._chosen(ids, task, key, older_than).dead().discard()
 
     @property
     def alias(self) -> str:
-        """The database that it is in."""
+        """The alias of the channel's database."""
         return self.database or settings().database
 
     @property
@@ -417,10 +421,10 @@ class Channel:
         return Message.objects.using(self.alias).in_channel(self.name)
 
     def _trimmed(self, older_than: timedelta | float | None, keep: int | None) -> PurgeBounds:
-        """Return what is too old, or too much.
+        """Return the bounds of the messages that are too old or too many.
 
         Raises:
-            ValueError: there is neither, or one has a value that can't be.
+            ValueError: neither is given, or one has an invalid value.
         """
         if older_than is None and keep is None:
             raise ValueError("Give older_than, or keep, or both.")
@@ -454,14 +458,14 @@ class Channel:
 
 
 def _purged(states: Collection[str]) -> set[State]:
-    """Return the states that are purged.
+    """Return the checked states of a purge.
 
     Raises:
         ValueError: one is unknown, or running.
     """
     meant = {State(state) for state in states}
     if State.RUNNING in meant:
-        raise ValueError("What runs can't be purged: cancel() asks it to stop.")
+        raise ValueError("Running messages are not purged: cancel() asks them to stop.")
     return meant
 
 
@@ -481,10 +485,10 @@ def _scope(key: str | None, each_key: bool) -> dict[str, str]:
 
 
 def _argument(name: str, value: Any, check: Callable[[Any], T]) -> T:
-    """Return what `check` makes of an argument.
+    """Return the argument as `check` reads it.
 
     Raises:
-        ValueError: it has a value that can't be.
+        ValueError: the argument has an invalid value.
     """
     return checked_option(check, name, value)
 
@@ -497,7 +501,7 @@ def _ids(values: Collection[Any]) -> list[int]:
 
 
 def _configured(name: str, value: Any) -> dict[str, Any]:
-    """Return the columns that an option is kept in."""
+    """Return the columns that store an option, and their values."""
     if name not in _OPTIONS:
         raise InvalidChannel(f"A channel has no option {name!r}. {hint(name, _OPTIONS)}")
     try:
@@ -530,7 +534,7 @@ def _keep(value: Any) -> timedelta | None:
 
 
 def _retention(value: Any) -> dict[str, timedelta | None]:
-    """Return the columns, all of them: it is stated as a whole."""
+    """Return all columns of the retention: an option states it as a whole."""
     is_by_outcome = isinstance(value, Mapping)
     by_outcome = as_retention(value) if is_by_outcome else {}
     return {

@@ -1,4 +1,4 @@
-"""Is the queue well? For probes and monitors, who ask every few seconds: they cost little."""
+"""Check the queue's health for probes and monitors, at little cost: they ask every few seconds."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from pgqueue.tasks import scheduling
 
 PATIENCE = "10s"
 DONE_AT_LEAST_EVERY = timedelta(hours=3)
-"""Each duty, even one that is put off again and again as it fails."""
+"""Each duty must be done this often, even one that is postponed again and again after failures."""
 SHOWN = 3
-"""Webhooks that are named with the reason why they were stopped."""
+"""Stopped webhooks that are named, each with its reason."""
 TRANSACTIONS = 10_000_000
-"""That a replication slot may lie behind, of which no time is known."""
+"""Transactions that a replication slot may lie behind: the time of its lag is not known."""
 MOST_NOTIFIED = 0.9
 UNFOLLOWED_WAL = 64
 """Megabytes of WAL that may be kept while no process follows: a restart takes some seconds."""
@@ -43,7 +43,7 @@ OTHERS = {"consumer": "consumers", "driver": "drivers of a cluster", "duties": "
 
 
 class Status(StrEnum):
-    """How well something is. What this role may not see is unknown, and no reason to alarm."""
+    """The result of a check. "Unknown" means that this role lacks a right: no reason to alarm."""
 
     OK = "ok"
     UNKNOWN = "unknown"
@@ -56,26 +56,27 @@ EXIT = {Status.OK: 0, Status.UNKNOWN: 0, Status.WARNING: 1, Status.FAILING: 2}
 
 @dataclass(frozen=True, kw_only=True)
 class HealthLimits:
-    """From where on something is not well.
+    """The limits of the checks.
 
     Args:
-        host: only workers of this host count; None: of all.
-        min_workers: fewer that are alive, and run tasks, fail.
-        max_age: seconds that the oldest message may have been ready; half of them warn.
-        max_dead: more dead letters warn.
+        host: count only workers of this host; None: workers of all hosts.
+        min_workers: with fewer living workers that run tasks, the check fails.
+        max_age: seconds that the oldest message may have been ready; from half of them on it warns.
+        max_dead: with more dead letters, the check warns.
         max_late: seconds that a duty may have been due.
-        min_days: days after today that history has partitions for; none fails, fewer warn.
-        max_bloat: more dead rows in the table of live messages warn.
+        min_days: days after today that need a partition of history. With fewer the check warns;
+            with none it fails.
+        max_bloat: with more dead rows in the table of live messages, the check warns.
         max_horizon: seconds for which a transaction may keep dead rows from being vacuumed.
         max_connections: the share of the connections that may be in use.
         max_export: seconds since the last export to each target, where retention waits for it.
-        max_lag: seconds that a group's next event, or one without a position, may have waited; half
-            of them warn.
+        max_lag: seconds that a group's next event, or an event without a position, may have waited;
+            from half of them on the check warns.
         max_wal: megabytes of WAL that the WAL feed may be behind.
         max_failing: seconds for which a webhook's endpoint may have failed.
-        max_locked: seconds for which a session may keep a lock of ours.
+        max_locked: seconds for which a session may keep a lock of the queue.
         max_busy: seconds for which a worker may have had no free thread.
-        max_notify: the share of the queue of notifications that may be full; 0.9 of it fails.
+        max_notify: the share of the queue of notifications that may be full; at 0.9 it fails.
     """
 
     host: str | None = None
@@ -98,11 +99,11 @@ class HealthLimits:
 
 @dataclass(frozen=True)
 class Check:
-    """What came of one of the checks.
+    """The result of one check.
 
     Attributes:
-        said: the same in words.
-        figures: what it is judged by, in JSON's types.
+        said: the result in words.
+        figures: the figures that the status depends on, in JSON's types.
     """
 
     name: str
@@ -117,12 +118,13 @@ Judgement = tuple[Status, str, Mapping[str, Any]]
 def examine(
     alias: str, limits: HealthLimits | None = None, names: Collection[str] | None = None
 ) -> list[Check]:
-    """Make the checks, or those of them that are named.
+    """Return the results of all checks, or of the named ones.
 
-    What the role may not see is unknown; what can't be told for any other reason fails.
+    A check is unknown if the role lacks a right for it. It fails if its query fails for any other
+    reason.
 
     Args:
-        alias: of the queue's database.
+        alias: the alias of the queue's database.
     """
     asked = {name: check for name, check in CHECKS.items() if names is None or name in names}
     try:
@@ -134,14 +136,14 @@ def examine(
 
 
 def worst(checks: Collection[Check]) -> Status:
-    """Return the worst status there is."""
+    """Return the worst status of the checks."""
     order = list(Status)
     return max((check.status for check in checks), key=order.index, default=Status.OK)
 
 
 @dataclass(frozen=True)
 class _Queue:
-    """What is looked at, and how strictly."""
+    """The queue that the checks look at, and the limits."""
 
     alias: str
     connection: Connection
@@ -149,7 +151,7 @@ class _Queue:
 
     @cached_property
     def workers(self) -> Sequence[health.WorkerHealth]:
-        """The processes that were seen within a lease, on the host that is asked for."""
+        """The processes with a heartbeat within a lease, on the host of the limits."""
         lease, host = settings().lease.total_seconds(), self.limits.host
         found = health.workers(self.connection)
         return [each for each in found if each.silent_for < lease and host in (None, each.host)]
@@ -181,7 +183,7 @@ def _made(queue: _Queue, name: str, check: _Check) -> Check:
         if connection.closed:
             raise
         reason = lack_of(error, queue.alias) or error.diag.message_primary or error
-        said = f"can't be told: {reason}"
+        said = f"the query failed: {reason}"
         is_hidden = isinstance(error, InsufficientPrivilege)
         return Check(name, Status.UNKNOWN if is_hidden else Status.FAILING, said)
 
@@ -215,7 +217,7 @@ def _age(queue: _Queue) -> Judgement:
         for name, each in queue.stats.items()
         if each.oldest_ready_age is not None
     }
-    # What a paused channel keeps back is meant to wait.
+    # Messages of a paused channel wait on purpose.
     judged = {name: ages[name] for name in ages.keys() - health.paused(queue.connection)}
     if not judged:
         status = Status.UNKNOWN if queue.beyond else Status.OK
@@ -300,7 +302,7 @@ def _horizon(queue: _Queue) -> Judgement:
                 since = f"{each.seconds:.0f} s"
             return Status.WARNING, f"held back for {since} by a {each.kind}, {each.who}", figures
     if hidden:
-        said = f"{hidden} sessions can't be looked into: GRANT pg_read_all_stats"
+        said = f"the details of {hidden} sessions are hidden: GRANT pg_read_all_stats"
         return Status.UNKNOWN, said, figures
     oldest = max((each.seconds or 0 for each in holders), default=0)
     return Status.OK, f"held back for {oldest:.0f} s", figures
@@ -401,7 +403,7 @@ def _feed(queue: _Queue) -> Judgement:
     if not slot.is_active:
         said += "; nobody follows it: run pgqueue_replication; events come by poll meanwhile"
     if slot.is_endangered:
-        said += "; that is about to be removed: see max_slot_wal_keep_size"
+        said += "; this WAL will be removed soon: see max_slot_wal_keep_size"
     # Without a follower the WAL grows until the disk is full.
     most = limits.max_wal if slot.is_active else min(limits.max_wal, UNFOLLOWED_WAL)
     statuses = (
@@ -414,7 +416,7 @@ def _feed(queue: _Queue) -> Judgement:
 
 
 def _fault_of(state: replication.FeedState) -> str:
-    """Return what is missing that the feed needs; "": nothing is."""
+    """Return why the feed does not work; "": it works."""
     if state.wal_level != "logical":
         return f"wal_level is {state.wal_level}"
     if not state.has_publication:
@@ -464,7 +466,7 @@ def _locks(queue: _Queue) -> Judgement:
         said = f"{first.what} is kept for {first.seconds:.0f} s by {first.who}"
         return Status.WARNING, f"{said}: pg_terminate_backend ends a session", figures
     if hidden := [each for each in seen if each.seconds is None]:
-        said = f"{hidden[0].what} is kept by {hidden[0].who}, since when can't be seen"
+        said = f"{hidden[0].what} is kept by {hidden[0].who} for an unknown time"
         return Status.UNKNOWN, f"{said}: GRANT pg_read_all_stats", figures
     return Status.OK, "none is kept for long", figures
 
@@ -476,9 +478,8 @@ def _notifications(queue: _Queue) -> Judgement:
     status = _status(used, warning=queue.limits.max_notify, failing=MOST_NOTIFIED)
     if status != Status.OK:
         said += (
-            ": when it is, all that enqueues or publishes fails. A session that listens keeps it "
-            "from being emptied while it is in a transaction: "
-            f"{'; '.join(oldest) or 'none is to be seen'}"
+            ". Once the queue is full, every enqueue and publish fails. It is not emptied while a "
+            f"listening session is in a transaction: {'; '.join(oldest) or 'none was seen'}"
         )
     return status, said, figures
 

@@ -1,4 +1,4 @@
-"""Pending work of other queues, moved over: what each has, and what became of it."""
+"""Move pending jobs and schedules of other queues into this one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SOURCES = {
     "procrastinate": "procrastinate_jobs",
     "celery-beat": "django_celery_beat_periodictask",
 }
-"""Their tables."""
+"""The table of each source."""
 
 
 class SourceMissing(PGQueueError):
@@ -41,7 +41,7 @@ class SourceMissing(PGQueueError):
 
 
 class Pending(NamedTuple):
-    """A job that waits elsewhere, its arguments in JSON. By `position` they came in this order."""
+    """A job that waits in another queue, its arguments in JSON; `position` gives their order."""
 
     id: str
     position: str
@@ -55,7 +55,7 @@ class Pending(NamedTuple):
 
 
 class Periodic(NamedTuple):
-    """A periodic task of Celery's beat; `hindrance` is what no schedule of ours can say."""
+    """A periodic task of Celery's beat; `hindrance` says why no schedule here can express it."""
 
     name: str
     task: str
@@ -71,11 +71,13 @@ class Periodic(NamedTuple):
 
 @dataclass
 class ImportReport:
-    """What was moved, by task, topic or schedule; and what was left where it is, by the reason.
+    """Counts of the moved items by task, topic or schedule, and of the others by the reason.
 
     Attributes:
-        remembered: how many ids of messages that an inbox has handled are known from now on; None:
-            it was no inbox.
+        moved: the moved items.
+        left: the items that stay in the other queue.
+        remembered: how many ids of handled messages were taken over from an inbox; None: the source
+            was no inbox.
     """
 
     moved: Counter[str] = field(default_factory=Counter)
@@ -84,17 +86,17 @@ class ImportReport:
 
 
 def move(source: str, *, dry_run: bool = False) -> ImportReport:
-    """Move what waits in another queue's tables over, 1 000 in a transaction; or its schedules.
+    """Move the waiting jobs of another queue, 1 000 in a transaction; or its schedules.
 
-    What runs there already is left to its own workers. A job that is moved is deleted there
-    in the same transaction, so that moving again finds nothing twice.
+    Running jobs are left to the workers of the other queue. A moved job is deleted there in the
+    same transaction, so that a second move does not find it again.
 
     Args:
         source: one of SOURCES.
         dry_run: roll back each transaction.
 
     Raises:
-        SourceMissing: its tables are not in the queue's database.
+        SourceMissing: the queue's database lacks the tables of the source.
     """
     report = ImportReport()
     alias = settings().database
@@ -104,7 +106,7 @@ def move(source: str, *, dry_run: bool = False) -> ImportReport:
             "jobs are moved in one transaction, within one database."
         )
     name = source.replace("-", "_")
-    if source == "celery-beat":  # no job waits there, only schedules are kept
+    if source == "celery-beat":  # it has schedules, but no jobs
         _move_schedules(alias, report, dry_run=dry_run)
         return report
     after = ""
@@ -126,12 +128,13 @@ def move(source: str, *, dry_run: bool = False) -> ImportReport:
 
 @dataclass(frozen=True)
 class Moving(Generic[T]):
-    """How rows of a source are moved.
+    """The functions that move items of a source.
 
     Args:
-        take: stores one here, and returns whether it could; it notes in the report what came of it.
-        delete: deletes some there.
-        name: returns what the report calls one.
+        take: stores an item here, notes the result in the report, and returns whether it was
+            stored.
+        delete: deletes items from the source.
+        name: returns the name of an item in the report.
     """
 
     take: Callable[[T, ImportReport], bool]
@@ -140,7 +143,7 @@ class Moving(Generic[T]):
 
 
 def move_some(items: Sequence[T], moving: Moving[T], alias: str, report: ImportReport) -> None:
-    """Store rows here and delete them there; leave those that can't be deleted as they are."""
+    """Store items here and delete them from the source; leave an item whose deletion fails."""
 
     def some(items: Sequence[T]) -> ImportReport:
         part = ImportReport()
@@ -157,12 +160,12 @@ def move_some(items: Sequence[T], moving: Moving[T], alias: str, report: ImportR
 
 
 def said(error: Exception) -> str:
-    """Return what an error says, without the values of the row that it names."""
+    """Return the text of an error, without the values of the row that it names."""
     return in_words(error) if isinstance(error, DatabaseError) else str(error)
 
 
 def _take(job: Pending, alias: str, report: ImportReport) -> bool:
-    """Enqueue one job as a message, or note why it can't be."""
+    """Enqueue a job as a message and return True, or note why the job stays."""
     try:
         task = find_task(job.task)
         if task is None:
@@ -178,7 +181,7 @@ def _take(job: Pending, alias: str, report: ImportReport) -> bool:
                 enqueue_on_commit=False,
                 **options,
             ).enqueue(*json.loads(job.args), **json.loads(job.kwargs))
-    except Exception as error:  # whatever its module raises as it is imported
+    except Exception as error:  # the import of its module may raise any error
         if isinstance(error, DatabaseError) and not may_be_own(error):
             raise
         report.left[f"{job.task}: {said(error)}"] += 1
@@ -203,7 +206,7 @@ def _move_schedules(alias: str, report: ImportReport, *, dry_run: bool) -> None:
 
 
 def _take_over(periodic: Periodic, alias: str, report: ImportReport) -> bool:
-    """Store a schedule for a periodic task, or note why there can't be one."""
+    """Store a schedule for a periodic task and return True, or note why the task stays."""
     try:
         if periodic.hindrance:
             raise InvalidSchedule(periodic.hindrance)
@@ -223,7 +226,7 @@ def _take_over(periodic: Periodic, alias: str, report: ImportReport) -> bool:
             raise InvalidSchedule("there is a schedule of this name already")
         with transaction.atomic(using=alias):
             row.save(using=alias, force_insert=True)
-    except Exception as error:  # whatever its module raises as it is imported
+    except Exception as error:  # the import of its module may raise any error
         if isinstance(error, DatabaseError) and not may_be_own(error):
             raise
         report.left[f"{periodic.name}: {said(error)}"] += 1

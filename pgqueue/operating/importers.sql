@@ -1,11 +1,11 @@
--- Jobs in the order in which they came, from after a position on; those that a worker of
--- theirs is just taking are its own.
+-- Jobs after a position, in the order in which they were enqueued. A job that a worker of the other
+-- queue has locked is left to that worker.
 
 -- name: is_there
 SELECT to_regclass(%(table)s)::text
 
 -- name: django_tasks_db
--- The year 9999 stands for no time there.
+-- In this table the year 9999 means that no time is set.
 SELECT id::text, position, task_path, args_kwargs -> 'args', args_kwargs -> 'kwargs', queue_name, '',
        priority, CASE WHEN run_after < '9999-01-01' THEN run_after END
 FROM (SELECT *, to_char(enqueued_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS') || id AS position
@@ -31,8 +31,8 @@ FOR UPDATE SKIP LOCKED
 DELETE FROM procrastinate_jobs WHERE id = ANY (%(ids)s::bigint[]) RETURNING id
 
 -- name: celery_beat
--- Celery wants both days to fit where a line has two, cron either. What a priority means is up to
--- the broker there.
+-- Where a line has both a day of the month and a day of the week, Celery requires both to fit, cron
+-- either one. In Celery, the broker gives a priority its meaning, so it has no counterpart here.
 SELECT p.name, p.task, p.args, p.kwargs, coalesce(p.queue, ''), p.enabled,
        CASE WHEN c.id IS NULL THEN ''
             ELSE concat_ws(' ', replace(c.minute, ' ', ''), replace(c.hour, ' ', ''), replace(c.day_of_month, ' ', ''),

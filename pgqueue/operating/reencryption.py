@@ -1,8 +1,8 @@
-"""Bring what is stored encrypted under the first key, so that older ones can be removed.
+"""Encrypt stored values by the first key, so that older keys can be removed.
 
-Messages are walked by their ids, the live ones first: what ends meanwhile takes what was written
-with it into history. Each batch is a transaction. It may be interrupted at any moment, and be run
-again: what is under the first key stays as it is.
+The walk goes through messages by their ids, the live ones first: a message that ends meanwhile
+takes its new values into history. Each batch is a transaction. The walk may be interrupted at any
+moment, and be run again: values under the first key stay as they are.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from pgqueue.tasks import encryption, registry
 
 BATCH = 500
 NAMED = 10
-"""Ids that a report names."""
+"""How many ids a report names."""
 COLUMNS = {"payload": ARGUMENTS, "progress": PROGRESS, "result": RESULT}
 
 
 @dataclass
 class ReencryptionReport:
-    """How many messages there are with something encrypted, or to be, and what became of it.
+    """Counts of the messages that must be encrypted, and the ids that were not written.
 
     Attributes:
-        found: all of them.
-        renewed: what was brought under the first key; with `dry_run`, what would be.
-        current: what was under it before.
-        busy: ids of those that others had locked, or have changed meanwhile; and of those whose
-            update the database refuses, as the log says.
-        undecryptable: ids of those that no key decrypts.
+        found: the number of messages with encrypted values, or with values to encrypt.
+        renewed: how many were written under the first key; with `dry_run`, how many would be.
+        current: how many were under the first key already.
+        busy: ids of messages that another session had locked or changed, and of messages whose
+            update the database refuses. The log names the refusals.
+        undecryptable: ids of messages that no key decrypts.
     """
 
     found: int = 0
@@ -60,17 +60,17 @@ def reencrypt(
     show: Callable[[int], None] = lambda count: None,
     is_to_stop: Callable[[], bool] = lambda: False,
 ) -> ReencryptionReport:
-    """Encrypt by the first key what is encrypted by another, and what was stored in the open.
+    """Encrypt values by the first key that are under another key, or in the open.
 
-    The latter is of tasks that have asked for encryption since, or whose messages were stored by
-    SQL.
+    An encrypted task has values in the open if it asked for encryption later, or if SQL has stored
+    its messages.
 
     Args:
-        alias: the queue's database.
+        alias: the alias of the queue's database.
         dry_run: only count.
         batch: messages that are looked at in a transaction, at most.
-        show: is called with how many were looked at.
-        is_to_stop: says whether to begin no further batch.
+        show: is called with the number of messages that were looked at.
+        is_to_stop: returns whether to begin no further batch.
 
     Raises:
         MissingEncryptionKey: the settings have no key.
@@ -81,7 +81,7 @@ def reencrypt(
     walk = _ReencryptionWalk(alias, dry_run=dry_run, limit=batch, is_to_stop=is_to_stop)
     looked_at = 0
     for ids in (None, walk.report.busy):
-        # The second time, those that were locked: they may have ended meanwhile.
+        # The second time, try the messages again that were locked: they may have ended meanwhile.
         for table in get_args(Table):
             for count in walk.through(table, ids and frozenset(ids)):
                 looked_at += count
@@ -103,7 +103,7 @@ class _ReencryptionWalk:
         self._tasks = [task.name for task in registry.each() if task.encrypted]
 
     def through(self, table: Table, ids: Collection[int] | None) -> Iterator[int]:
-        """Walk through a table; yield how many messages each batch has."""
+        """Walk through a table; yield the number of messages of each batch."""
         after = -(2**63)
         while not self._is_to_stop():
             with (
@@ -129,7 +129,7 @@ class _ReencryptionWalk:
         self.report.busy |= set(tried) - written
 
     def _renewed(self, row: EncryptedTexts) -> EncryptedTexts | None:
-        """Return what is to be written of a message; None: nothing."""
+        """Return the new values of a message; None: it stays as it is."""
         report = self.report
         texts = {name: text for name in COLUMNS if (text := getattr(row, name)) is not None}
         if not texts:
@@ -152,7 +152,7 @@ class _ReencryptionWalk:
 
 
 def _write(connection: Connection, table: Table, made: Sequence[Rewritten]) -> set[int]:
-    """Write messages anew; return the ids of those that were written."""
+    """Store the new values of messages; return the ids of the written messages."""
 
     def some(rows: Sequence[Rewritten]) -> set[int]:
         if not rows:
@@ -167,7 +167,7 @@ def _write(connection: Connection, table: Table, made: Sequence[Rewritten]) -> s
 
 
 def _sealed(task: str, what: str, text: str) -> str | None:
-    """Return the envelope that is to be stored in the place of a text; None: it stays."""
+    """Return the envelope that replaces a text; None: the text stays."""
     token = token_in(json.loads(text))
     if token is None:
         return enclosed(encryption.seal(task, what, text))

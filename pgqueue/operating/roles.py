@@ -1,4 +1,4 @@
-"""Roles of PostgreSQL for those who produce, work, operate and look: the script that makes them."""
+"""The script that makes PostgreSQL roles for producers, workers, operators and readers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ SCHEMA = (
 
 
 def script(connection: Cursors, *, prefix: str = PREFIX) -> str:
-    """Return an SQL script that makes the roles, for the schema that the queue's tables are in.
+    """Return an SQL script that makes the roles, for the schema of the queue's tables.
 
     Args:
-        prefix: what the names of the roles begin with. Roles belong to the whole server: two queues
+        prefix: the beginning of the roles' names. Roles belong to the whole server: two queues
             on it need two prefixes, or share their roles.
 
     Raises:
-        ValueError: it makes no names.
-        psycopg.errors.UndefinedTable: there are no tables.
+        ValueError: the prefix makes invalid names.
+        psycopg.errors.UndefinedTable: the database lacks the queue's tables.
     """
     names = {part: Literal(as_identifier(prefix + part)) for part in PARTS}
     with connection.cursor() as cursor:

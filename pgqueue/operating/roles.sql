@@ -1,10 +1,7 @@
--- Roles with the rights that each part of a queue needs, and no others. The owner of the tables runs it, who may
--- also create roles (CREATEROLE), and runs it again after `migrate`: then rights are as below, whatever they were.
+-- Roles with the rights that each part of a queue needs, and no others. The owner of the tables, with CREATEROLE, runs
+-- this script, and runs it again after each `migrate`: then the roles have exactly the rights below.
 --
--- A new table, or a new right on one, goes into the matrix below. tests/engine/test_roles.py does the work of each part
--- in sessions of its role.
---
--- They are groups, which nobody logs in as: GRANT pgqueue_worker TO shop_worker;
+-- The roles are groups without a login: GRANT pgqueue_worker TO shop_worker;
 --
 -- These rights are on the tables of pgqueue alone. Tasks need rights on your own tables, too.
 DO $roles$
@@ -28,7 +25,7 @@ BEGIN
         END LOOP;
         EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', place, role);
         FOR granted IN
-            -- A function that runs as its owner is for one role, or for the trigger that it was made for.
+            -- A function that runs as its owner is for one role, or for one trigger.
             SELECT p.oid::regprocedure AS name, NOT p.prosecdef OR p.proname ~ '^pgqueue_produce_' AND role = groups[1]
                    OR p.proname ~ '^pgqueue_operate_' AND role = groups[3] AS is_granted
             FROM pg_proc p
@@ -90,7 +87,8 @@ BEGIN
             WHERE strpos(granted.letters, l.letter) > 0), granted.name, granted.role);
     END LOOP;
 
-    -- A partition is read by its name where a stretch of it is read. One that is made later has what its table has.
+    -- Some statements read a stretch of a partition by the partition's name. A later partition gets the rights of its
+    -- table.
     FOR granted IN
         SELECT c.oid::regclass AS name, g.role
         FROM pg_class c CROSS JOIN unnest(groups[2:]) AS g (role)
@@ -100,7 +98,7 @@ BEGIN
         EXECUTE format('GRANT SELECT ON %s TO %I', granted.name, granted.role);
     END LOOP;
 
-    -- A producer sees that there are messages, as max_size needs, and nothing that is in them. It writes to no table: it
+    -- A producer sees that messages exist, as max_size needs, and nothing of their content. It writes to no table: it
     -- calls functions that run as the owner.
     EXECUTE format('GRANT SELECT (channel, key, state, governed, ordered) ON %I.pgqueue_message TO %I', place, groups[1]);
     -- An operator enqueues, holds, replays and asks for a cancel. It ends messages by a function: only workers write the
@@ -110,9 +108,9 @@ BEGIN
                     UPDATE (task, payload, body, metadata, options, priority, max_attempts, state, run_at, expires_at,
                         lease_until, governed, dedupe_key, debounced, failures, lost, cancel_requested_at)
                     ON %I.pgqueue_message TO %I', place, groups[3]);
-    -- An operator publishes, and has no other say in the log: workers give the positions.
+    -- An operator publishes events, and changes the log in no other way: workers give the positions.
     EXECUTE format('GRANT INSERT (topic, key, payload, metadata) ON %I.pgqueue_event_inbox TO %I', place, groups[3]);
-    -- A reader does not see what lets one in elsewhere: secrets and headers.
+    -- A reader does not see the credentials for other systems: secrets, headers and URLs.
     EXECUTE format('GRANT SELECT (%s) ON %I.pgqueue_webhook TO %I', (
         SELECT string_agg(quote_ident(attname), ', ' ORDER BY attnum)
         FROM pg_attribute
@@ -128,7 +126,7 @@ BEGIN
         EXECUTE format('GRANT SELECT ON SEQUENCE %s TO %I, %I, %I', granted.name, groups[2], groups[3], groups[4]);
     END LOOP;
 
-    -- Conditions of subscriptions in SQL are checked by operators, and evaluated by workers, as this role.
+    -- Operators check the SQL conditions of subscriptions as this role, and workers evaluate them as it.
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'pgqueue_predicates') THEN
         BEGIN
             EXECUTE format('GRANT pgqueue_predicates TO %I, %I', groups[2], groups[3]);

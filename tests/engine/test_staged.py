@@ -138,7 +138,7 @@ class TestAWrite:
         attempt = stage(connection, {}, {})
         Staged.objects.filter(number=1).delete()
 
-        with pytest.raises(WriteConflict, match="Of 2 rows that were staged, 1 are left"):
+        with pytest.raises(WriteConflict, match="Of 2 staged rows, 1 are left"):
             commit(connection, attempt, rows=2)
 
         assert not Message.objects.exists()

@@ -800,7 +800,7 @@ def test_events_that_were_removed_before_it_saw_them_are_noted(
     dispatch()
 
     assert numbers("paused") == [3]
-    assert "after position 0 were removed, up to 2" in row("paused").error
+    assert "removed unread events: after position 0, up to 2" in row("paused").error
     assert row("follows").error == ""
 
 
@@ -816,7 +816,7 @@ def test_events_that_were_removed_before_the_dispatch_are_noted_with_all(
     dispatch()
 
     assert numbers("follows") == [3]
-    assert "were removed, up to 2" in row("follows").error
+    assert "removed unread events: after position 0, up to 2" in row("follows").error
 
 
 def remove(connection: Connection, *, upto: int) -> None:

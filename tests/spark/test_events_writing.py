@@ -114,7 +114,7 @@ class TestAWrite:
         attempt = stage(writing, key=["a", "b"])
         Staged.objects.filter(number=1).delete()
 
-        with pytest.raises(WriteConflict, match="Of 2 rows that were staged, 1 are left"):
+        with pytest.raises(WriteConflict, match="Of 2 staged rows, 1 are left"):
             writing.commit([attempt], version=1)
 
         assert not EventInbox.objects.exists()

@@ -1,4 +1,4 @@
-"""The backends that a project names in its TASKS."""
+"""The backends for the setting TASKS of a project."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from pgqueue.options.retries import declare
 from pgqueue.tasks import TaskResult, registry
 from pgqueue.tasks.options import checked
 
-_fault_of = lru_cache(maxsize=10_000)(fault_of)  # asked at each enqueue, too
+_fault_of = lru_cache(maxsize=10_000)(fault_of)  # called at each enqueue, too
 
 
 class PostgresBackend(api.BaseTaskBackend):
     """Stores messages in the caller's transaction; `manage.py runworker` runs them.
 
-    `queue_name` is the channel. OPTIONS, in upper case, hold for every task that doesn't say
-    otherwise: KEY, MAX_ATTEMPTS (1 by default, as code written for django.tasks expects),
-    BACKOFF, TIMEOUT, ATOMIC, METADATA, ENQUEUE_ON_COMMIT, and DATABASE, the alias of the
-    queue's database.
+    `queue_name` is the channel. OPTIONS, in upper case, hold for every task that doesn't set
+    its own: KEY, MAX_ATTEMPTS (1 by default, as code for django.tasks expects), BACKOFF,
+    TIMEOUT, ATOMIC, METADATA, ENQUEUE_ON_COMMIT, and DATABASE, the alias of the queue's
+    database.
     """
 
     task_class = PostgresTask
@@ -47,10 +47,10 @@ class PostgresBackend(api.BaseTaskBackend):
 
     @cached_property
     def defaults(self) -> dict[str, Any]:
-        """The options of tasks that don't say otherwise.
+        """The options of tasks that don't set their own.
 
         Raises:
-            InvalidTaskBackend: OPTIONS have an unknown name, or a value that can't be.
+            InvalidTaskBackend: OPTIONS have an unknown name, or an invalid value.
         """
         known = {name.upper(): name for name in (*OPTIONS, "database")}
         for name in self.options:
@@ -66,19 +66,19 @@ class PostgresBackend(api.BaseTaskBackend):
         return {"max_attempts": 1, **given}
 
     def validate_task(self, task: Any) -> None:
-        """Say no to a task that can't be on this backend.
+        """Refuse a task that is invalid for this backend.
 
         Raises:
-            InvalidTask: it can't.
+            InvalidTask: the task is invalid.
         """
         super().validate_task(task)
         with djangos_errors():
             checked({"channel": task.queue_name})
             if fault := _fault_of(task.func):
-                raise exceptions.InvalidTask(f"{task.func!r} can't be a task: {fault}.")
+                raise exceptions.InvalidTask(f"{task.func!r} is no valid task: {fault}.")
 
     def adopt(self, task: Any) -> AdoptedTask:
-        """Return the task of pgqueue's own that stores and runs the messages of `task`."""
+        """Return pgqueue's task for a Django task: it stores and runs the messages."""
         return AdoptedTask(
             func=task.func,
             channel=task.queue_name,
@@ -92,11 +92,12 @@ class PostgresBackend(api.BaseTaskBackend):
         )
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Store a message, in the transaction that is open on the queue's database.
+        """Store a message, in the open transaction of the queue's database.
 
         Raises:
-            InvalidTask: the task can't be on this backend.
-            InvalidArguments: a TypeError: the arguments don't fit the function, or can't be stored.
+            InvalidTask: the task is invalid for this backend.
+            InvalidArguments: (a TypeError) the arguments don't fit the function, or have no JSON
+                form.
         """
         self.validate_task(task)
         with djangos_errors():
@@ -106,7 +107,7 @@ class PostgresBackend(api.BaseTaskBackend):
     def enqueue_many(
         self, task: Any, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
     ) -> list[Any]:
-        """Store a message for each of `calls`, a tuple of arguments or a dict: all or none.
+        """Store one message for each tuple or dict of arguments in `calls`: all or none.
 
         Raises:
             InvalidTask, InvalidArguments: as `enqueue` does.
@@ -117,10 +118,10 @@ class PostgresBackend(api.BaseTaskBackend):
         return [self._announced(task, each) for each in stored]
 
     def get_result(self, result_id: str) -> Any:
-        """Look a message up.
+        """Return the result of a message.
 
         Raises:
-            TaskResultDoesNotExist: there is none, or it is not of this backend.
+            TaskResultDoesNotExist: the message does not exist, or belongs to another backend.
         """
         message = declared = None
         if str(result_id).isdecimal():
@@ -135,7 +136,7 @@ class PostgresBackend(api.BaseTaskBackend):
         return results.found(declared.origin_of(message), message, declared.codec)
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """Say what is wrong with its settings, without asking the database."""
+        """Return the faults of its settings, without asking the database."""
         try:
             self.defaults  # noqa: B018
         except api.InvalidTaskBackend as error:
@@ -174,14 +175,14 @@ class PostgresBackend(api.BaseTaskBackend):
 
 
 class _Double(api.BaseTaskBackend):
-    """A backend for tests, which takes tasks with pgqueue's options."""
+    """A backend for tests that accepts tasks with pgqueue's options."""
 
     task_class = PostgresTask
 
     def enqueue_many(
         self, task: Any, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
     ) -> list[Any]:
-        """Enqueue each of `calls`."""
+        """Enqueue one message for each tuple or dict of arguments in `calls`."""
         return [
             self.enqueue(task, [], dict(call))
             if isinstance(call, Mapping)
@@ -191,8 +192,8 @@ class _Double(api.BaseTaskBackend):
 
 
 class ImmediateBackend(_Double, api.immediate.ImmediateBackend):
-    """Runs each task where it is enqueued, once."""
+    """Runs each task once, at its enqueueing."""
 
 
 class DummyBackend(_Double, api.dummy.DummyBackend):
-    """Runs nothing, and remembers what was enqueued."""
+    """Runs no task, and keeps a list of the enqueued ones."""

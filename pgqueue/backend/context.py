@@ -14,12 +14,12 @@ from pgqueue.tasks import TaskContext
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresTaskContext(api.TaskContext):  # type: ignore[misc, type-arg]
-    """Django's context, and what pgqueue's knows and does beside it.
+    """Django's context, with the values and methods of pgqueue's context.
 
     Attributes:
-        metadata: what the producer wrote on the message.
-        own: pgqueue's own context. None where no worker runs the task, but ImmediateBackend:
-            there is nothing to extend, and nowhere to note progress.
+        metadata: the message's metadata, from its producer.
+        own: pgqueue's context; None under ImmediateBackend, which has no lease to extend and
+            stores no progress.
     """
 
     metadata: Mapping[str, Any]
@@ -27,40 +27,40 @@ class PostgresTaskContext(api.TaskContext):  # type: ignore[misc, type-arg]
 
     @property
     def cancelled(self) -> bool:
-        """Whether cancelling this message was requested."""
+        """Whether a request to cancel this message exists."""
         return self.own is not None and self.own.cancelled
 
     @property
     def progress(self) -> Any:
-        """What was noted last, by this run or one before; None if nothing was."""
+        """The last checkpoint of this run or an earlier one; None: there is none."""
         return None if self.own is None else self.own.progress
 
     def checkpoint(
         self, data: Any, *, extend: float | timedelta | None = None, extra_attempts: int = 0
     ) -> None:
-        """Note how far this run has come, as `pgqueue.TaskContext.checkpoint` does."""
+        """Store the progress of this run, as `pgqueue.TaskContext.checkpoint` does."""
         if self.own:
             self.own.checkpoint(data, extend=extend, extra_attempts=extra_attempts)
 
     async def acheckpoint(
         self, data: Any, *, extend: float | timedelta | None = None, extra_attempts: int = 0
     ) -> None:
-        """Note how far this run has come, from async code."""
+        """Store the progress of this run, from async code."""
         await sync_to_async(self.checkpoint)(data, extend=extend, extra_attempts=extra_attempts)
 
     def extend(self, duration: float | timedelta) -> None:
-        """Keep this message from other workers, as `pgqueue.TaskContext.extend` does."""
+        """Extend the lease of this message, as `pgqueue.TaskContext.extend` does."""
         if self.own:
             self.own.extend(duration)
 
     async def aextend(self, duration: float | timedelta) -> None:
-        """Keep this message from other workers, from async code."""
+        """Extend the lease of this message, from async code."""
         await sync_to_async(self.extend)(duration)
 
     def defer(self, delay: float | timedelta, progress: Any = None) -> NoReturn:
-        """End this run, and have the message run again later: no failure, however often.
+        """End this run, and run the message again later. It never counts as a failure.
 
         Raises:
-            Defer: always; the worker takes it from there.
+            Defer: always. The worker catches it.
         """
         raise Defer(delay, progress)

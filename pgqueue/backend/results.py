@@ -32,13 +32,13 @@ READY, RUNNING = api.TaskResultStatus.READY, api.TaskResultStatus.RUNNING
 FAILED, SUCCESSFUL = api.TaskResultStatus.FAILED, api.TaskResultStatus.SUCCESSFUL
 
 DATABASE_ERRORS = (django.db.Error, psycopg.Error)
-"""Raised by a query for a model instance: the transaction around it, if any, can't be committed."""
+"""Errors of a query for a model instance. After one, an open transaction must be rolled back."""
 
 UNREADABLE = (*DATABASE_ERRORS, DecryptionFailed, MissingEncryptionKey)
-"""Raised where what is stored says nothing by itself, either."""
+"""Errors after which the stored JSON is no substitute for the value."""
 
 FINAL = (Succeeded, Died, Discarded, Cancelled)
-"""The outcomes after which Django calls a task finished."""
+"""The outcomes that Django calls finished."""
 
 STATUSES: dict[str, Any] = {
     State.HELD: READY,
@@ -62,8 +62,9 @@ class PostgresTaskError(api.TaskError):  # type: ignore[misc]
         """The class of the exception.
 
         Raises:
-            ImportError: its module is not imported here: a name in a table imports nothing.
-            ValueError: what has this name is no exception.
+            ImportError: this process has not imported its module. A name in a table never causes
+                an import.
+            ValueError: the object of this name is no exception.
         """
         found = imported(self.exception_class_path)
         if found is None:
@@ -75,16 +76,16 @@ class PostgresTaskError(api.TaskError):  # type: ignore[misc]
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresTaskResult(api.TaskResult):  # type: ignore[misc, type-arg]
-    """A result whose arguments may be more than JSON, as pgqueue's may."""
+    """A result whose arguments may have more types than JSON, as in pgqueue."""
 
     def __post_init__(self) -> None:
-        # Arguments came here as JSON already, or as more than that. A class without slots
-        # doesn't get this default from one with them.
+        # Django's own __post_init__ would accept only JSON. A class without slots doesn't
+        # inherit this default from a class with slots.
         _change(self, _return_value=None)
 
 
 UNKNOWN_WORKERS = 10_000
-"""Of attempts whose errors are not kept, at most: a counter may have been stored by others."""
+"""The maximum of attempts without a stored error that get an entry: a counter may be wrong."""
 
 
 def enqueued(task: Any, stored: TaskResult[Any], backend: str) -> PostgresTaskResult:
@@ -106,7 +107,7 @@ def enqueued(task: Any, stored: TaskResult[Any], backend: str) -> PostgresTaskRe
 
 
 def found(task: Any, message: Found, codec: Codec) -> PostgresTaskResult:
-    """Return the result of a message that was looked up, wherever it is by now."""
+    """Return the result of a live or ended message."""
     status = STATUSES[message.state]
     args, kwargs = _arguments(message, codec)
     errors = entries(message.errors) if message.errors != "[]" else []
@@ -137,7 +138,7 @@ def finish(
     *,
     at: datetime,
 ) -> None:
-    """Note in the result of a run how it ended."""
+    """Note the end of a run in its result."""
     if isinstance(outcome, Succeeded):
         value = _value(outcome.result, codec)
         _change(result, status=SUCCESSFUL, finished_at=at, _return_value=value)
@@ -148,7 +149,7 @@ def finish(
 
 
 def as_json(value: Any) -> Any:
-    """Return `value` as Django would store it, or as it is where Django would not."""
+    """Return `value` as Django's JSON; a value that Django refuses stays unchanged."""
     try:
         return _with_text_keys(api.normalize_json(value))
     except (TypeError, ValueError):
@@ -165,7 +166,7 @@ def _error(entry: Mapping[str, Any]) -> api.TaskError:
 
 
 def _with_text_keys(plain: Any) -> Any:
-    """Write the keys of dicts as `json` does: 1 becomes "1"."""
+    """Return a value with the keys of its dicts as text, as `json` writes them: 1 is "1"."""
     if isinstance(plain, list):
         return [_with_text_keys(each) for each in plain]
     if not isinstance(plain, dict):
@@ -184,7 +185,7 @@ def _value(result: str | None, codec: Codec) -> Any:
     except UNREADABLE:
         raise
     except Exception:
-        return json.loads(result)  # what it stood for may be gone
+        return json.loads(result)  # the row of a model instance may be deleted
 
 
 def _arguments(message: Found, codec: Codec) -> tuple[list[Any], dict[str, Any]]:
@@ -193,7 +194,7 @@ def _arguments(message: Found, codec: Codec) -> tuple[list[Any], dict[str, Any]]
     except UNREADABLE:
         raise
     except Exception:
-        # What it was stored for may be gone: the row of a model instance, a parameter.
+        # The row of a model instance, or a parameter of the function, may be gone.
         plain = json.loads(message.payload)
         if not isinstance(plain, dict):
             return [], {}
@@ -201,9 +202,9 @@ def _arguments(message: Found, codec: Codec) -> tuple[list[Any], dict[str, Any]]
 
 
 def _workers(message: Found, errors: Sequence[Mapping[str, Any]], status: Any) -> list[str]:
-    """Return who tried it: as many as it had attempts."""
+    """Return the worker of each attempt; "": its error is not kept."""
     workers = [entry["worker"] for entry in errors]
-    # Of many errors, those between the first and the last are not kept.
+    # Of many errors, the database keeps only the first and the last ones.
     missing = message.failures + message.lost - len(workers)
     workers[1:1] = [""] * min(max(missing, 0), UNKNOWN_WORKERS)
     if status in (RUNNING, SUCCESSFUL):

@@ -1,4 +1,4 @@
-"""Tasks of `django.tasks` in a worker: as pgqueue's own, with Django's context and signals."""
+"""Django's tasks in a worker: tasks of pgqueue's, with Django's context and signals."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def _alias(value: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AdoptedTask(Task[Any, Any]):
-    """A task of `django.tasks` as one of pgqueue's own.
+    """A task of `django.tasks` as a task of pgqueue's.
 
     Attributes:
         origin: Django's task.
-        backend: the alias of the backend that its messages come by.
-        sender: the backend's class. Looking a backend up takes a lock, on which threads that
-            run small tasks would queue.
+        backend: the alias of the backend of its messages.
+        sender: the backend's class. The lookup of a backend takes a lock, and threads with
+            small tasks would wait for it.
     """
 
     run_options: ClassVar[RunOptions] = {**RUN_OPTIONS, "backend": RunOption(str, _alias)}
@@ -57,7 +57,7 @@ class AdoptedTask(Task[Any, Any]):
 
     @property
     def declared(self) -> Declaration[Any, Any]:
-        """The task as this process knows it."""
+        """The task as declared in this process."""
         return registry.find(self.name) or self
 
     def context(self, claim: Claim, run: RunState, database: str) -> TaskContext:
@@ -65,13 +65,13 @@ class AdoptedTask(Task[Any, Any]):
         return AdoptedContext(self, claim, run, database)
 
     def send_started(self, context: TaskContext) -> None:
-        """Send Django's signal, too."""
+        """Also send Django's signal."""
         super().send_started(context)
         if isinstance(context, AdoptedContext):
             _announce("task_started", logging.INFO, context, lambda: context.result)
 
     def send_finished(self, context: TaskContext, ending: Ending) -> None:
-        """Send Django's signal, too: one that is to be tried or run again is not finished."""
+        """Also send Django's signal, unless the message is retried or deferred."""
         super().send_finished(context, ending)
         if not isinstance(context, AdoptedContext) or not isinstance(ending, results.FINAL):
             return
@@ -84,15 +84,15 @@ class AdoptedTask(Task[Any, Any]):
         _announce("task_finished", level, context, result)
 
     def encode_result(self, value: Any) -> str:
-        """Return as JSON what a run returned, as Django would store it.
+        """Return a run's return value as Django's JSON.
 
         Raises:
-            InvalidResult: it can't be stored.
+            InvalidResult: the value has no JSON form.
         """
         return super().encode_result(results.as_json(value))
 
     def origin_of(self, message: Found) -> Any:
-        """Return Django's task as it was when this message was enqueued."""
+        """Return Django's task as it was at the enqueueing of this message."""
         was_delayed = message.run_at > message.created_at and not message.attempt
         return variant(
             self.origin,
@@ -103,12 +103,12 @@ class AdoptedTask(Task[Any, Any]):
         )
 
     def sender_of(self, options: bytes | str | None) -> type:
-        """Return the class of the backend that a message came by."""
+        """Return the class of a message's backend."""
         backend = self.backend_of(options)
         return self.sender if backend == self.backend else type(api.task_backends[backend])
 
     def backend_of(self, options: bytes | str | None) -> str:
-        """Return the alias of the backend that a message came by; ours if that is gone."""
+        """Return the alias of a message's backend; the task's backend if that alias is gone."""
         if not options:
             return self.backend
         found = json.loads(options)
@@ -124,7 +124,7 @@ class AdoptedContext(TaskContext):
 
     @property
     def argument(self) -> PostgresTaskContext:
-        """What the function gets."""
+        """Django's context, as the function's argument."""
         return PostgresTaskContext(task_result=self.result, metadata=self.metadata, own=self)
 
     @cached_property
@@ -134,17 +134,17 @@ class AdoptedContext(TaskContext):
         claim = self.claim
         message = self.found(claim.failures)
         if claim.failures or claim.lost:
-            # The errors of earlier attempts don't come with a claim. The task does: a raw
-            # message has none but its handler.
+            # A claim contains no errors of earlier attempts. Its task must stay: the task of
+            # a raw message is its handler.
             stored = lookup.find(connections[self.database], claim.id) or message
             message = stored._replace(task=message.task, payload=message.payload)
         return results.found(task.origin_of(message), message, task.codec)
 
 
 def variant(task: Any, **changes: Any) -> Any:
-    """Return a copy of one of Django's tasks that nothing validates.
+    """Return a copy of a Django task, without validation.
 
-    What was enqueued stays what it was, whatever the settings say by now.
+    A stored message keeps its options, even if the settings refuse them now.
     """
     if all(getattr(task, name) == value for name, value in changes.items()):
         return task
@@ -159,9 +159,9 @@ def _announce(
 ) -> None:
     """Send one of Django's signals if it has receivers; Django logs it at this level.
 
-    Making a result takes longer than all else of a small run; and each send takes the
-    signal's lock, on which threads that run small tasks would queue. So Django's own
-    receiver, if no other is connected, is called without it.
+    Making a result takes longer than the rest of a small run. Each send takes the signal's
+    lock, and threads with small tasks would wait for it. So if no other receiver is
+    connected, Django's own receiver is called without the signal.
     """
     signal, log = getattr(api.signals, name), getattr(api.signals, f"log_{name}")
     receivers = [key[0] for key, *_ in signal.receivers]
@@ -177,15 +177,15 @@ def _announce(
     except TransactionLost:
         raise
     except Exception:
-        # As of our own signals: a receiver stops no run.
+        # As with pgqueue's signals, the error of a receiver ends no run.
         logger.exception("A receiver of %s failed", name)
 
 
 def adopt(name: str) -> Task[Any, Any] | None:
-    """Return the task of pgqueue's own for a task of `django.tasks`: what a worker finds.
+    """Return pgqueue's task for the Django task of this name; None: there is none.
 
-    One that was declared on a backend of another kind is on the first of ours. Its module is
-    imported by now, if it may be.
+    A task on a backend of another kind belongs to the first backend of pgqueue's. The module of the
+    task is imported before this call, if the settings allow that.
     """
     found = imported(name)
     if not isinstance(found, api.Task):

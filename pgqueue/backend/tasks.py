@@ -1,4 +1,4 @@
-"""A `django.tasks` Task that takes pgqueue's options, too."""
+"""A `django.tasks` Task with pgqueue's options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
-# Of pgqueue.task's; what it has beside them is Django's, or the backend's.
+# A part of pgqueue.task's options: the other ones belong to Django's task, or to the backend.
 OPTIONS = (
     "key", "ordered", "dedupe_key", "dedupe_for", "on_conflict", "expires_at", "ttl", "hold_for",
     "max_attempts", "backoff", "timeout", "hard_timeout", "atomic", "metadata", "enqueue_on_commit",
@@ -30,7 +30,7 @@ OPTIONS = (
 
 @contextmanager
 def djangos_errors() -> Iterator[None]:
-    """Raise Django's InvalidTask in the place of ours."""
+    """Raise Django's InvalidTask in the place of pgqueue's."""
     try:
         yield
     except exceptions.InvalidTask as error:
@@ -39,9 +39,9 @@ def djangos_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
-    """A Task as `django.tasks` has it, with options as `pgqueue.task` has them.
+    """A Task of `django.tasks` with the options of `pgqueue.task`.
 
-    What is None is as the backend's OPTIONS say.
+    For an option that is None, the backend's OPTIONS hold.
     """
 
     key: str | Callable[..., str] | None = None
@@ -71,19 +71,19 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
 
     @property
     def options(self) -> dict[str, Any]:
-        """Those of pgqueue's options that it was given."""
+        """The options of pgqueue's that this task sets."""
         given = {name: getattr(self, name) for name in OPTIONS}
         return {name: value for name, value in given.items() if value is not None}
 
     @property
     def adopted(self) -> AdoptedTask:
-        """The task of pgqueue's own that stores its messages.
+        """The pgqueue task that stores its messages.
 
         Raises:
             AttributeError: its backend is not a PostgresBackend.
         """
         backend: Any = self.get_backend()
-        # Made once for all threads; again only where settings were overridden.
+        # Made once for all threads, and again only after settings were overridden.
         known = self.__dict__.get("_adopted")
         if known is None or known[0] is not backend.params:
             known = self.__dict__["_adopted"] = (backend.params, backend.adopt(self))
@@ -91,7 +91,7 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
         return adopted
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the function here and now; ImmediateBackend does, with Django's context."""
+        """Run the function at once. ImmediateBackend calls this with Django's context."""
         if self.takes_context and args and type(args[0]) is api.TaskContext:
             context = PostgresTaskContext(
                 task_result=args[0].task_result, metadata=self.metadata or {}
@@ -103,8 +103,8 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
         """Return a copy with other options, Django's or pgqueue's.
 
         Raises:
-            InvalidTask: an option has a value that can't be, or belongs to the function.
-            TypeError: there is no such option.
+            InvalidTask: an option has an invalid value, or belongs to the function.
+            TypeError: an option is unknown.
         """
         if "encrypted" in options:
             raise api.InvalidTask("encrypted belongs to the function: give it to @task.")
@@ -113,7 +113,7 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
         )
 
     def enqueue_many(self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]) -> list[Any]:
-        """Enqueue a message for each of `calls`, a tuple of arguments or a dict: all or none."""
+        """Enqueue one message for each tuple or dict of arguments in `calls`: all or none."""
         results: list[Any] = self.get_backend().enqueue_many(self, calls)  # type: ignore[attr-defined]
         return results
 
@@ -157,14 +157,14 @@ def task(
     backend: str = api.base.DEFAULT_TASK_BACKEND_ALIAS,
     **options: Any,
 ) -> Any:
-    """Do what `django.tasks.task` does, and take pgqueue's options: on Django 6.0, too.
+    """Make a function a task, as `django.tasks.task` does, with pgqueue's options.
 
     Args:
         options: any of `OPTIONS`, as in `pgqueue.task`.
 
     Raises:
-        InvalidTask: an option has a value that can't be.
-        TypeError: there is no such option.
+        InvalidTask: an option has an invalid value.
+        TypeError: an option is unknown.
     """
 
     def make(function: Callable[..., Any]) -> PostgresTask[..., Any]:

@@ -1,12 +1,12 @@
-"""Workers on a Spark cluster: each is a task of a Spark job that runs for long.
+"""Workers on a Spark cluster: each is the task of a long Spark job.
 
-    pool        where the supervisor's workers run: on the cluster
-    jobs        one job of Spark's, with one worker
-    host        what runs in it, on an executor
-    driver      how a worker there learns from the database that it is to stop
-    presence    the driver's row in the database, which says so
-    backlog     whether more workers are wanted
-    sessions    the session of Spark
+    pool        the supervisor's workers on the cluster
+    jobs        one Spark job, with one worker
+    host        the function of the job, on an executor
+    driver      the worker's look for a request to stop, in the driver's row
+    presence    the driver's row in the database
+    backlog     the number of wanted workers
+    sessions    the Spark session
 
-Nothing is imported here: executors import `host` before Django is set up.
+This module imports nothing, since executors import `host` before Django is set up.
 """

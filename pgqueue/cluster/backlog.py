@@ -1,4 +1,4 @@
-"""How many workers are wanted, where they end that have nothing to do."""
+"""The number of wanted workers, if idle workers end."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LOOK = timedelta(seconds=1)
 
 
 class Backlog(Service):
-    """Counts once a second what waits for a worker.
+    """Counts once a second the messages that wait for a worker.
 
     Args:
-        driver: the id of the row of the driver that the workers belong to.
-        most: how many workers there may be.
+        driver: the id of the row of the workers' driver.
+        most: the maximum of workers.
     """
 
     def __init__(self, config: WorkerConfig, driver: UUID, *, most: int) -> None:
@@ -32,7 +32,7 @@ class Backlog(Service):
         self._serving = 0
 
     def tick(self) -> timedelta:
-        """Count once."""
+        """Count the workers and the waiting messages once."""
         connection = self._session.connection
         self._serving = len(workers.workers_of(connection, self._driver))
         self._waiting = workers.waiting(
@@ -44,11 +44,11 @@ class Backlog(Service):
         return LOOK
 
     def wanted(self, *, filled: int, empty: int) -> int:
-        """Return how many workers are to be started; those that start count as started.
+        """Return the number of workers to start. Workers that are starting count as started.
 
         Args:
-            filled: how many were started and have not ended.
-            empty: how many more there may be.
+            filled: the number of workers that were started and have not ended.
+            empty: the number of workers up to the maximum.
         """
         starting = max(filled - self._serving, 0)
         return min(max(ceil(self._waiting / self._config.slots) - starting, 0), empty)

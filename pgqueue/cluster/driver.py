@@ -1,4 +1,4 @@
-"""The driver of a cluster, as its workers see it: a row in the database."""
+"""The worker's view of its driver: a row in the database."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LOOK = timedelta(seconds=1)
 
 
 class Driver(Service):
-    """Reads once a second whether this worker is to stop.
+    """Checks once a second for the driver's request to stop.
 
-    A driver that has been silent for a whole lease is gone: that counts as a request to stop.
+    A driver that has been silent for a whole lease is gone, which counts as a request to stop.
 
     Args:
-        id: of the driver's row.
-        lease: of messages here.
+        id: the id of the driver's row.
+        lease: the lease of messages.
     """
 
     longest_backoff = timedelta(seconds=2)
@@ -38,8 +38,9 @@ class Driver(Service):
         self.is_gone = False
 
     def tick(self) -> timedelta:
-        """Look once."""
-        # While the database is away nobody can write that he is there.
+        """Read the driver's row once."""
+        # During an outage of the database the driver cannot write heartbeats, so a silence counts
+        # only from this worker's first look at it.
         before, self._silent_since = self._silent_since, None
         row = workers.requests_of(self._session.connection, self._id)
         asked, silent_for = row or (0, self._lease)
@@ -57,15 +58,15 @@ class Driver(Service):
         return self._wakeup.fileno()
 
     def listen(self) -> None:
-        """Clear what made the file descriptor readable."""
+        """Clear the request's signal from the file descriptor."""
         self._wakeup.wait(0)
 
     def say(self, message: bytes) -> bool:
-        """Say nothing: the driver sees the worker's row, and how its job ends."""
+        """Send nothing: the driver sees the worker's row, and the end of its job."""
         return False
 
     def close(self) -> None:
-        """Hear no more requests, after the worker has ended."""
+        """Close the file descriptor, after the worker has ended."""
         self._wakeup.close()
 
     def finish(self) -> None:

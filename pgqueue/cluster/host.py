@@ -1,6 +1,6 @@
-"""Run a worker inside a task of Spark's, in the main thread of its Python process.
+"""Run a worker inside a Spark task, in the main thread of its Python process.
 
-No models are imported here: the process has not set up Django yet.
+This module imports no models, since the process has not set up Django yet.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ SETTINGS = "DJANGO_SETTINGS_MODULE"
 EXECUTOR = "SPARK_EXECUTOR_ID"
 SCHEMA = "status int, has_stopped boolean"
 IDS_OF_AN_ATTEMPT = 1 << 16
-"""Where Spark runs a task again, the worker's ids are others, in the same range."""
+"""The number of ids for each attempt of a task: a repeated task needs other ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOrder:
-    """What a worker on an executor is to do.
+    """The configuration of a worker on an executor.
 
     Args:
-        driver: the id of the driver's row, which says when to stop.
-        first: where the worker's ids begin.
-        settings: the settings module where the executor's environment names none.
+        driver: the id of the driver's row, which has the request to stop.
+        first: the first of the worker's ids.
+        settings: the settings module, if the executor's environment names none.
         level: the log level, if the project configures none.
     """
 
@@ -44,14 +44,14 @@ class WorkerOrder:
 
 
 class WorkerExit(NamedTuple):
-    """How a worker ended: its exit status, and whether it has given up all leases."""
+    """The end of a worker: its exit status, and whether it has given up all leases."""
 
     status: int
     has_stopped: bool
 
 
 def host(order: WorkerOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run a worker until it ends, as a function of `mapInArrow`; return how it ended."""
+    """Run a worker, as a function for `mapInArrow`; yield a batch with its end."""
     for _ in batches:
         pass
     ended = _run(order)
@@ -110,10 +110,10 @@ def _attempt() -> int:
 
 
 def executor() -> str:
-    """Return the executor's id as Spark shows it; "" where it is not known."""
+    """Return the executor's id in Spark's pages; "" if it is unknown."""
     if known := os.environ.get(EXECUTOR):
         return known
-    # This process's parent is Spark's daemon, and the daemon's is the executor.
+    # The parent of this process is Spark's daemon, and the daemon's parent is the executor.
     try:
         stat = Path(f"/proc/{os.getppid()}/stat").read_text()
         parent = stat.rpartition(")")[2].split()[1]

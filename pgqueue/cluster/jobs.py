@@ -1,4 +1,4 @@
-"""A worker on a cluster, as its supervisor sees it: a job of Spark's with one task."""
+"""The supervisor's view of a worker on a cluster: a Spark job with one task."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ FAILED = 1
 
 
 class Job:
-    """A job that lasts as long as its worker.
+    """A Spark job that lasts as long as its worker.
 
     Args:
-        name: tells it from others of the session.
-        ids: the worker's.
-        ask: called to ask all workers of this driver to stop, with how often they are asked.
+        name: its tag in the session.
+        ids: the ids of the worker.
+        ask: called with the number of requests, to ask all workers of this driver to stop.
     """
 
     retires = False
@@ -58,50 +58,50 @@ class Job:
 
     @property
     def heard_at(self) -> float | None:
-        """When it was last known to be well: Spark knows better where to start it again."""
+        """Always the present: Spark knows better where to start the worker again."""
         return monotonic()
 
     @property
     def is_well(self) -> bool:
-        """Whether it is well: that it waits for an executor is no reason to restart the driver."""
+        """Always True: a job that waits for an executor is no reason to restart the driver."""
         return True
 
     @property
     def status(self) -> int | None:
-        """The worker's exit status; None: it lives, or has not begun."""
+        """The worker's exit status; None: the worker lives, or has not begun."""
         return self._status
 
     @property
     def has_ended_well(self) -> bool:
-        """Whether it ended with status 0 after it had given up all leases."""
+        """Whether the worker ended with status 0 after giving up all leases."""
         return self._status == 0 and self.has_stopped
 
     @property
     def leaves_something(self) -> bool:
-        """Nothing is known of it here: the worker's log names the rows."""
+        """Always False: the driver does not know the rows. The worker's log names them."""
         return False
 
     @property
     def signs(self) -> Sequence[Any]:
-        """What becomes readable when it has ended."""
+        """The objects that become readable at the end of the job."""
         return [self._wakeup]
 
     def listen(self) -> None:
-        """Do nothing: it reports only how it ended."""
+        """Do nothing: the job reports only its end."""
 
     def ask_to_stop(self, times: int) -> None:
-        """Pass on requests to stop, by the driver's row."""
+        """Pass a request to stop on to the workers by the driver's row."""
         if times:
             self._ask(times)
 
     def give_up(self, begun: Collection[UUID]) -> None:
-        """Cancel the job if its worker is none of these: it waits for an executor, or starts."""
+        """Cancel the job if its worker has not begun: it waits for an executor, or starts."""
         if self._status is None and not any(self.ids.first < id <= self.ids.last for id in begun):
             self.has_stopped = True
             self.kill()
 
     def ask_for_stacks(self) -> None:
-        """Do nothing: it is on another machine."""
+        """Do nothing: the worker runs on another machine."""
 
     def kill(self) -> None:
         """Cancel the job: Spark kills the worker's process."""
@@ -111,11 +111,11 @@ class Job:
             threading.Thread(target=self._cancel, name=f"kill {self.name}", daemon=True).start()
 
     def leave(self) -> None:
-        """Let it alone; without the driver's row the worker stops by itself."""
+        """Leave the job alone. Without the driver's row the worker stops by itself."""
         self._wakeup.close()
 
     def announce(self) -> None:
-        """Announce that it died, unless it had not begun."""
+        """Announce the death of the worker, unless it had not begun."""
         if self.has_stopped:
             return
         said = reason(self.error) if self.error else f"it ended with status {self._status}"

@@ -1,4 +1,4 @@
-"""Workers on a cluster, in place of processes here; and what the driver does for them."""
+"""Workers on a cluster in the place of local processes, and the driver's services for them."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOLD_WITHIN = timedelta(seconds=2)
-"""In this time a request to stop reaches a worker by the database, or its end the driver."""
+"""The longest time for a request to stop to reach a worker, or for its end to reach the driver."""
 
 
 class Cluster:
-    """A supervisor's workers, each in a job of a session of Spark.
+    """The workers of a supervisor, each in a job of a Spark session.
 
-    Their duties are done here: so they are done where no worker is left, and each worker has one
+    The driver does the duties, so they are done even if no worker is left, and each worker has one
     connection less.
 
     Args:
-        config: of the workers; `processes` is how many there are, at most.
-        master: where they run, for others to know.
+        config: the options of the workers; `processes` is their maximum.
+        master: the address of the cluster, for the driver's row.
         level: the log level, if the project configures none.
     """
 
@@ -100,7 +100,7 @@ class Cluster:
         self._subscription = TopicListener(topic=Topic(notifications.NEW), heard=self._hear)
 
     def open(self) -> None:
-        """Hear of messages that are due earlier than the duties know."""
+        """Listen for messages that are due before the next look of the duties."""
         if not self._duties or self._config.poll_only:
             return
         with closing(connect(self._config.database, name="driver")) as connection:
@@ -109,14 +109,14 @@ class Cluster:
             subscribe(self._config.database, self._subscription)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         self._subscription.close()
 
     def start(self, config: WorkerConfig) -> Job:
         """Start a worker.
 
         Raises:
-            ClusterLost: Spark's session is gone, so that no further job can be started.
+            ClusterLost: Spark's session is gone, so no job can be started.
         """
         self._check()
         self._jobs = [each for each in self._jobs if each.status is None]
@@ -134,7 +134,7 @@ class Cluster:
         return job
 
     def wanted(self, *, filled: int, empty: int) -> int:
-        """Return how many workers are to be started, beside those that there are."""
+        """Return the number of workers to start, in addition to the existing ones."""
         return self._backlog.wanted(filled=filled, empty=empty) if self._backlog else empty
 
     def _hear(self, notification: str | None) -> None:
@@ -142,12 +142,12 @@ class Cluster:
             self._duties.look_early()
 
     def _give_up(self, begun: Collection[UUID]) -> None:
-        """Cancel what has not begun, so that a driver that stops needs not wait for executors."""
+        """Cancel the jobs that have not begun, so a stopping driver need not wait for executors."""
         for each in list(self._jobs):
             each.give_up(begun)
 
     def _check(self) -> None:
-        """Raise the error after which no job of this session can be started."""
+        """Raise ClusterLost if a job has lost the connection to the Spark session."""
         from py4j.protocol import Py4JNetworkError
 
         for each in self._jobs:

@@ -1,4 +1,4 @@
-"""The driver's row in the database: that it lives, and whether its workers are to stop."""
+"""The driver's row in the database, with its heartbeats and its request to stop."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Presence(Service):
     """Keeps the row of a driver, which its workers read.
 
     Args:
-        id: of the row.
-        every: how often it says that the driver lives.
-        on_told: called with the ids of its workers once they can know that they are to stop.
+        id: the id of the row.
+        every: the interval of heartbeats.
+        on_told: called with the ids of the driver's workers after the row has the request to stop.
     """
 
     longest_backoff = timedelta(seconds=2)
@@ -43,13 +43,13 @@ class Presence(Service):
         self._asked = 0
 
     def ask_to_stop(self, times: int) -> None:
-        """Ask all workers to stop: once gently, twice at once. Any thread may."""
+        """Ask all workers to stop: 1: gently, 2: at once. Any thread may call it."""
         if times > self._asked:
             self._asked = times
             self.try_again()
 
     def tick(self) -> timedelta:
-        """Say that the driver lives, and what it asks."""
+        """Write a heartbeat, and the request to stop if there is one."""
         connection = self._session.connection
         asked = self._asked
         if not workers.beat(connection, self._id, notify_for=None):

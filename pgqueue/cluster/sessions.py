@@ -1,4 +1,4 @@
-"""The session of Spark in which workers run."""
+"""The Spark session for the workers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from pgqueue.spark.java import ensure_java
 CONNECT = "sc://"
 UNDER_SPARK_SUBMIT = "PYSPARK_GATEWAY_PORT"
 STOPS_WITHIN = 3.0
-"""Seconds. Executors that are left end when the driver has."""
+"""Seconds. Executors that are left end after the driver."""
 DEFAULTS: Mapping[str, str] = {
     "spark.app.name": "pgqueue workers",
     "spark.ui.showConsoleProgress": "false",
-    # A worker that died is the supervisor's to replace: it knows what was taken from it.
+    # The supervisor, and not Spark, replaces a dead worker: it knows the worker's leases.
     "spark.task.maxFailures": "1",
     "spark.speculation": "false",
     "spark.locality.wait": "0",
-    # A new worker has a new process, which imports what code there is then.
+    # A new worker gets a new process, which imports the current code.
     "spark.python.worker.reuse": "false",
 }
 
@@ -36,13 +36,14 @@ def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """Start a session on a cluster, or connect to one.
 
     Args:
-        master: as Spark names it; `sc://…`: a server of Spark Connect; None: spark-submit's.
-        conf: options of Spark, in place of ours.
+        master: the master URL of Spark; `sc://…`: a server of Spark Connect; None: the master of
+            spark-submit.
+        conf: options of Spark, which override pgqueue's.
 
     Raises:
-        InvalidOption: there is no master.
+        InvalidOption: no master is given.
         NoJava: there is no Java that Spark can use.
-        pyspark.errors.PySparkException: the cluster can't be reached.
+        pyspark.errors.PySparkException: the cluster is unreachable.
     """
     if master and master.startswith(CONNECT):
         builder = SparkSession.builder.remote(master)
@@ -55,7 +56,7 @@ def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     if master:
         ensure_java()
         options["spark.master"] = master
-        # Spark would take the first python3 on each executor's PATH.
+        # By default, Spark would take the first python3 on each executor's PATH.
         python = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
         os.environ["PYSPARK_PYTHON"] = python or sys.executable
     if settings := os.environ.get(SETTINGS):
@@ -64,7 +65,7 @@ def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     for name, value in options.items():
         if name in conf or name == "spark.master" or not settled.contains(name):
             settled.set(name, value)
-    # A signal to the whole process group must not end the JVM, and the workers with it.
+    # A signal to this process group must not end the JVM, and so the workers.
     gateway = launch_gateway(  # type: ignore[no-untyped-call]
         settled, popen_kwargs={"process_group": 0}
     )
@@ -73,7 +74,7 @@ def start_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
 
 
 def cores(spark: SparkSession) -> int | None:
-    """Return how many tasks the cluster runs at once now; None: Spark Connect doesn't tell."""
+    """Return the number of tasks that the cluster runs at once; None: Spark Connect hides it."""
     try:
         return spark.sparkContext.defaultParallelism
     except Exception:
@@ -81,12 +82,12 @@ def cores(spark: SparkSession) -> int | None:
 
 
 def shrinks(spark: SparkSession) -> bool:
-    """Return whether executors come and go with the work there is."""
+    """Return whether Spark adds and removes executors with the load."""
     return spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop the session, and wait for its executors to go; for a moment only."""
+    """Stop the session, and wait shortly for its executors to end."""
     thread = threading.Thread(target=_stop, args=[spark], name="spark", daemon=True)
     thread.start()
     thread.join(STOPS_WITHIN)

@@ -47,7 +47,7 @@ class StoredEvent(NamedTuple):
 
 
 class LogStretch(NamedTuple):
-    """The result of a read.
+    """What was read.
 
     Attributes:
         upto: the last position that was looked at: the next read continues after it.

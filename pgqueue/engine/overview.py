@@ -107,7 +107,7 @@ class StoppedFlow(NamedTuple):
 
 
 class QueueSnapshot(NamedTuple):
-    """The state of the queue at one moment.
+    """What the queue does at one moment.
 
     Attributes:
         at: the moment by the database's clock, like all instants in its tables.
@@ -129,7 +129,7 @@ class QueueSnapshot(NamedTuple):
 def look(
     connection: Connection, window: CountingWindow, *, channels: Collection[str] = (), limit: int
 ) -> QueueSnapshot:
-    """Return the state of the queue.
+    """Look at the queue.
 
     Args:
         window: the time in which runs are counted.

@@ -1,4 +1,4 @@
-"""Figures of the whole queue for Prometheus, by a view."""
+"""Figures for Prometheus: of the whole queue in a view, and of a worker on its port."""
 
 from pgqueue.metrics.views import view
 

@@ -1,4 +1,4 @@
-"""Write figures as Prometheus reads them."""
+"""Write figures in the text format of Prometheus."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def of_the_queue(alias: str, *, accept: str) -> tuple[bytes, str]:
     """Return the figures of the whole queue, and their content type.
 
     Args:
-        alias: of the queue's database.
-        accept: the header of the request.
+        alias: the alias of the queue's database.
+        accept: the header Accept of the request.
     """
     with borrow(alias) as connection, connection.transaction(force_rollback=True):
         connection.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
@@ -25,7 +25,7 @@ def of_the_queue(alias: str, *, accept: str) -> tuple[bytes, str]:
 
 
 def encoded(collector: Collector, *, accept: str) -> tuple[bytes, str]:
-    """Return what a collector gives, and its content type."""
+    """Return the figures of a collector as text, and their content type."""
     registry = CollectorRegistry()
     registry.register(collector)
     encode, kind = choose_encoder(accept)

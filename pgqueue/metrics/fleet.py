@@ -1,7 +1,7 @@
 """Figures of the whole queue, read from its tables at each scrape.
 
-Their number is bounded: of channels, tasks, groups and the like, `LIMIT` are told, and the figure
-`pgqueue_scrape_left_out` says how many are not. A series is left out as a whole, so none goes back.
+Their number is bounded: at most `LIMIT` channels, tasks, groups and so on have figures. The figure
+`pgqueue_scrape_left_out` counts the others. A series is left out as a whole, so no counter falls.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ T = TypeVar("T")
 
 LIMIT = 500
 DISPATCH = "(dispatch)"
-"""The group of the log that makes messages for subscriptions; it has no name."""
+"""The label of the nameless group that makes messages for subscriptions."""
 STATES = ("ready", "scheduled", "held", "running", "dead")
 
 Part = Callable[[Connection, "Counter[str]"], Iterable[Metric]]
 
 
 class Fleet(Collector):
-    """Collects the figures of the queue on one connection, in its transaction.
+    """Collects the figures of the queue on one connection, in the open transaction.
 
-    A part that can't be told, for example since the role may not see it, is left out, and counted
-    in `pgqueue_scrape_failed`.
+    A part whose reading fails, for example because the role lacks a privilege, is left out and
+    marked in `pgqueue_scrape_failed`.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def describe(self) -> Iterable[Metric]:
-        """Say nothing, so that registering asks the database nothing."""
+        """Return an empty list, so that registering does not query the database."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return the figures."""
+        """Yield the figures."""
         left_out: Counter[str] = Counter(dict.fromkeys(PARTS, 0))
         failed = GaugeMetricFamily(
-            "pgqueue_scrape_failed", "Whether a part of the figures can't be told.", labels=["part"]
+            "pgqueue_scrape_failed", "Whether a part of the figures is missing.", labels=["part"]
         )
         for name, part in PARTS.items():
             found: list[Metric] = []
@@ -68,7 +68,7 @@ class Fleet(Collector):
         yield failed
         yield _gauge(
             "pgqueue_scrape_left_out",
-            "How many channels, tasks, … were not told, beyond the first 500.",
+            "The number of channels, tasks, … beyond the first 500. They have no series.",
             "part",
             left_out,
         )
@@ -82,7 +82,7 @@ def _messages(connection: Connection, left_out: Counter[str]) -> Iterator[Metric
     found = {name: measured[name] for name in names}
     depth = GaugeMetricFamily(
         "pgqueue_messages",
-        "Live messages. Beyond 10 000 of a channel and state it is an estimate.",
+        "Live messages. Beyond 10 000 in a channel and state, the number is an estimate.",
         labels=["channel", "state"],
     )
     for name, stats in found.items():
@@ -91,7 +91,7 @@ def _messages(connection: Connection, left_out: Counter[str]) -> Iterator[Metric
     yield depth
     yield _gauge(
         "pgqueue_oldest_ready_age_seconds",
-        "How long the oldest message that could run has been waiting; 0: none waits.",
+        "Waiting time of the oldest ready message; 0: no message waits.",
         "channel",
         {
             name: stats.oldest_ready_age.total_seconds() if stats.oldest_ready_age else 0
@@ -108,7 +108,7 @@ def _messages(connection: Connection, left_out: Counter[str]) -> Iterator[Metric
 
 
 def _urgency(stats: Stats) -> tuple[float, int]:
-    """Say which channels are told where there are too many: those that an alert may be about."""
+    """Return a sort key: channels that need an alert come first, as others may be left out."""
     age = stats.oldest_ready_age.total_seconds() if stats.oldest_ready_age else 0.0
     return -age, -stats.dead
 
@@ -120,14 +120,14 @@ def _workers(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]
     alive.update(each.kind for each in seen)
     yield _gauge(
         "pgqueue_workers",
-        "Processes that are alive: workers run tasks, consumers receive messages, drivers have "
-        "workers on a cluster, the others do duties alone.",
+        "Live processes: workers run tasks, consumers receive messages, drivers have workers on "
+        "a cluster, and duties are processes that only do duties.",
         "kind",
         alive,
     )
     yield GaugeMetricFamily(
         "pgqueue_rows_left_out",
-        "Rows that a process leaves out since statements fail with them, the most of one.",
+        "Rows that a process leaves out, as statements fail with them: the maximum of one process.",
         value=max((each.left_out for each in seen), default=0),
     )
 
@@ -142,13 +142,13 @@ def _duties(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     seen = health.duties(connection)
     yield _gauge(
         "pgqueue_duty_late_seconds",
-        "For how long a duty has been due; 0: it is not.",
+        "Time for which a duty has been due; 0: it is not due.",
         "duty",
         {each.name: max(each.late, 0) for each in seen},
     )
     yield _gauge(
         "pgqueue_duty_failing_seconds",
-        "For how long a duty has failed, since it was last done; 0: it did not.",
+        "Time for which a duty has failed, since its last success; 0: it has not failed.",
         "duty",
         {each.name: max(each.failing_for or 0, 0) for each in seen},
     )
@@ -157,7 +157,7 @@ def _duties(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
 def _partitions(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "pgqueue_history_days_ahead",
-        "Days after today that history has partitions for; -1: today has none.",
+        "Days after today for which history has partitions; -1: today has none.",
         value=health.days_ahead(connection),
     )
 
@@ -166,8 +166,7 @@ def _notifications(connection: Connection, left_out: Counter[str]) -> Iterator[M
     used, _ = health.notifications(connection)
     yield GaugeMetricFamily(
         "pgqueue_notification_queue_usage",
-        "The share of PostgreSQL's queue of notifications that is full. At 1, commits that notify "
-        "fail.",
+        "The full share of PostgreSQL's notification queue. At 1, commits with notifications fail.",
         value=used,
     )
 
@@ -175,7 +174,7 @@ def _notifications(connection: Connection, left_out: Counter[str]) -> Iterator[M
 def _schedules(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     yield _gauge(
         "pgqueue_schedule_late_seconds",
-        "For how long the next tick of a schedule has been due; 0: it is not.",
+        "Time for which the next tick of a schedule has been due; 0: it is not due.",
         "schedule",
         _first("schedules", health.schedules(connection, limit=LIMIT + 1), left_out),
     )
@@ -188,8 +187,8 @@ def _flows(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     )
     yield GaugeMetricFamily(
         "pgqueue_flows_stopped",
-        "Flows that can't end before a dead message of theirs is replayed or discarded. 10 000 "
-        "dead letters are looked at, at most.",
+        "Flows that wait for the replay or discard of a dead message. At most 10 000 dead letters "
+        "are checked.",
         value=stopped,
     )
 
@@ -199,19 +198,19 @@ def _groups(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     told = _first("groups", groups.items(), left_out)
     yield _gauge(
         "pgqueue_group_lag_events",
-        "Positions of the log behind the slowest partition of a group.",
+        "Positions from the slowest partition of a group to the end of the log.",
         "group",
         {name: each.lag for name, each in told.items()},
     )
     yield _gauge(
         "pgqueue_group_lag_seconds",
-        "How long the next event of a group has been waiting; 0: there is none.",
+        "Waiting time of the next event of a group; 0: no event waits.",
         "group",
         {name: max(each.seconds or 0, 0) for name, each in told.items()},
     )
     yield _gauge(
         "pgqueue_group_stopped_partitions",
-        "Partitions of a group that an event has stopped.",
+        "Partitions of a group that a failed event has stopped.",
         "group",
         {name: each.stopped for name, each in told.items()},
     )
@@ -221,7 +220,7 @@ def _subscriptions(connection: Connection, left_out: Counter[str]) -> Iterator[M
     found = health.subscriptions(connection, limit=LIMIT + 1)
     yield _gauge(
         "pgqueue_subscription_lag_events",
-        "Positions of the log behind a subscription that does not follow the dispatch.",
+        "Positions from a subscription that does not follow the dispatch to the end of the log.",
         "subscription",
         _first("subscriptions", found, left_out),
     )
@@ -232,13 +231,13 @@ def _webhooks(connection: Connection, left_out: Counter[str]) -> Iterator[Metric
     told = _first("webhooks", seen.items(), left_out)
     yield _gauge(
         "pgqueue_webhook_stopped",
-        "Whether a failing webhook was paused or disabled by a worker. Only failing ones are told.",
+        "Whether a worker has paused or disabled a webhook. Only failing webhooks have a series.",
         "webhook",
         {name: bool(each.stopped) for name, each in told.items()},
     )
     yield _gauge(
         "pgqueue_webhook_failing_seconds",
-        "Since when the endpoint of a webhook fails. Only failing ones are told.",
+        "Time for which the endpoint of a webhook has failed. Only failing webhooks have a series.",
         "webhook",
         {name: max(each.failing_for or 0, 0) for name, each in told.items()},
     )
@@ -247,7 +246,7 @@ def _webhooks(connection: Connection, left_out: Counter[str]) -> Iterator[Metric
 def _feed(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     lag = GaugeMetricFamily(
         "pgqueue_wal_lag_bytes",
-        "Bytes of WAL that are kept for the WAL feed. Without one there is no series.",
+        "Bytes of WAL that are kept for the WAL feed. Without a feed there is no series.",
     )
     active = GaugeMetricFamily(
         "pgqueue_wal_feed_active",
@@ -266,7 +265,7 @@ def _locks(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     seconds = [each.seconds or 0.0 for each in health.locks(connection)]
     yield GaugeMetricFamily(
         "pgqueue_lock_held_seconds",
-        "For how long a session keeps a lock of the queue, the longest.",
+        "The longest time for which a session has held a lock of the queue.",
         value=max([0.0, *seconds]),
     )
 

@@ -1,4 +1,4 @@
-"""The port of a worker: its figures for Prometheus, and answers to probes."""
+"""The HTTP port of a worker: its figures for Prometheus, and its health."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ logger = logger_of("pgqueue")
 
 METRICS, HEALTH, ALIVE = "/metrics", "/healthz", "/livez"
 PATIENCE = 5.0
-"""Seconds for which a client may say nothing, or read nothing."""
+"""Seconds after which a client that neither sends nor reads is dropped."""
 LOOK = 0.2
-"""Seconds between looks whether to stop."""
+"""Seconds between two checks for the request to stop."""
 MOST_CLIENTS = 16
-"""Who comes beyond is hung up on: each has a thread of its own."""
+"""The maximum of clients, as each has its own thread. Further connections are closed."""
 
 StartResponse = Callable[[str, list[tuple[str, str]]], object]
 
 
 class Port:
-    """A port that is bound: it answers from `serving` on, until that ends.
+    """A bound port. It answers requests during `serving()`.
 
     Raises:
-        OSError: it can't be bound, for example since it is taken.
+        OSError: binding failed, for example because another process has the port.
     """
 
     def __init__(self, address: str, port: int) -> None:
         self._server = _Server((address, port), _Handler)
-        # A child that outlives this process would keep the port.
+        # A child process that outlives this process would keep the port.
         forking.cut_in_children(self._server.socket)
 
     @contextmanager
     def serving(self, snapshot: Callable[[], WorkerSnapshot]) -> Iterator[None]:
-        """Answer in threads of its own until the end of the block; then close the port.
+        """Answer requests in other threads until the end of the block; then close the port.
 
         Args:
-            snapshot: returns what the worker does; any thread may call it.
+            snapshot: returns the state of the worker. Any thread may call it.
         """
         self._server.set_app(_app(snapshot))
         serve = partial(self._server.serve_forever, LOOK)
@@ -97,7 +97,7 @@ def _answer(status: HTTPStatus, text: str, start_response: StartResponse) -> Ite
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
-    allow_reuse_port = False  # another worker's port is taken, and not to be shared
+    allow_reuse_port = False  # two workers must not share a port
 
     def __init__(self, address: tuple[str, int], handler: type[WSGIRequestHandler]) -> None:
         self._room = threading.BoundedSemaphore(MOST_CLIENTS)
@@ -106,7 +106,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        # HTTPServer's asks the DNS for this host's name.
+        # HTTPServer's method would ask the DNS for this host's name.
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
         self.setup_environ()
@@ -124,7 +124,7 @@ class _Server(ThreadingMixIn, WSGIServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # Nearly always a client that hung up.
+        # Nearly always, the client has closed its connection.
         logger.debug("A request of %s could not be answered", client_address, exc_info=True)
 
 

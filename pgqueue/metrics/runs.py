@@ -1,4 +1,4 @@
-"""Counts of runs as Prometheus has them: those of the whole queue, or of one worker."""
+"""Counts of runs as Prometheus metrics, of the whole queue or of one worker."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pgqueue.engine.run_statistics import BOUNDS, OUTCOMES, Counts
 
 
 def families(counts: Iterable[Counts], *, prefix: str, limit: int) -> Iterator[Metric]:
-    """Return how runs ended, how long they waited, and what they took.
+    """Yield the outcomes of runs, their waiting times, and their durations.
 
     Args:
-        prefix: of the names, such as "pgqueue".
-        limit: of channels and tasks: those with the most runs are told.
+        prefix: the prefix of the names, such as "pgqueue".
+        limit: the maximum of pairs of channels and tasks; pairs with more runs come first.
     """
     most = sorted(counts, key=lambda each: each.total, reverse=True)[:limit]
     labels = ["channel", "task"]
     runs = CounterMetricFamily(
         f"{prefix}_runs",
-        "Runs that have ended: failed ones are tried again, dead ones are not.",
+        "Runs that have ended. Failed ones are retried, dead ones are not.",
         labels=[*labels, "outcome"],
     )
     waits = HistogramMetricFamily(
-        f"{prefix}_wait_seconds", "From when messages were due until they began.", labels=labels
+        f"{prefix}_wait_seconds", "Times from due messages to their starts.", labels=labels
     )
-    times = HistogramMetricFamily(f"{prefix}_run_seconds", "What runs took.", labels=labels)
+    times = HistogramMetricFamily(f"{prefix}_run_seconds", "Durations of runs.", labels=labels)
     for each in most:
         pair = [each.channel, each.task]
         for outcome in OUTCOMES:

@@ -1,4 +1,4 @@
-"""The view that Prometheus scrapes, and who may."""
+"""The view for Prometheus's scrapes, and its authorization."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ PERMISSION = "pgqueue.view_message"
 
 @never_cache
 def view(request: HttpRequest, database: str | None = None) -> HttpResponse:
-    """Answer with the figures of the whole queue, in the format that Prometheus asks for.
+    """Return the figures of the whole queue, in the format that Prometheus asks for.
 
-    It is for who knows `PGQUEUE["METRICS_TOKEN"]`, as a bearer token or as a password with any
-    name, and for staff who may view messages; for nobody else.
+    A request needs `PGQUEUE["METRICS_TOKEN"]`, as a bearer token or as a password with any name, or
+    a session of staff with the permission to view messages.
 
     Args:
-        database: the alias of the queue's database; None: as `PGQUEUE` says.
+        database: the alias of the queue's database; None: the one of `PGQUEUE`.
 
     Raises:
         ImportError: prometheus_client is not installed.
@@ -36,7 +36,7 @@ def view(request: HttpRequest, database: str | None = None) -> HttpResponse:
     if not (_knows_token(request) or _is_staff(request)):
         return _denied()
     try:
-        # Others need no prometheus_client.
+        # Imported here, as only this view needs prometheus_client.
         from pgqueue.metrics import exposition
     except ImportError as error:
         raise ImportError(
@@ -54,7 +54,7 @@ def view(request: HttpRequest, database: str | None = None) -> HttpResponse:
 def _denied() -> HttpResponse:
     if not settings().metrics_token:
         return HttpResponseForbidden(
-            "PGQUEUE['METRICS_TOKEN'] is not set: only staff may see this."
+            "PGQUEUE['METRICS_TOKEN'] is not set, so only staff may see the figures."
         )
     return HttpResponse(status=401, headers={"WWW-Authenticate": 'Bearer realm="pgqueue"'})
 

@@ -1,9 +1,4 @@
-"""Figures of one worker, for its port. Figures of the whole queue are read from tables, in `fleet`.
-
-Each name begins with `pgqueue_worker_`, since Prometheus may scrape a port and the view. A figure
-that two processes would tell alike belongs in `fleet`. There it is bounded by `LIMIT`, and never
-goes back.
-"""
+"""Figures of one worker, for its port. `fleet` has the figures of the whole queue."""
 
 from __future__ import annotations
 
@@ -20,38 +15,38 @@ from pgqueue.metrics import runs
 from pgqueue.worker.report import ProcessReport, WorkerSnapshot
 
 LIMIT = 500
-"""Of channels and tasks."""
+"""The maximum of pairs of channels and tasks."""
 PREFIX = "pgqueue_worker"
 GAUGES: dict[str, tuple[str, Callable[[ProcessReport], int]]] = {
-    "slots": ("Tasks that it runs at once, at most.", lambda report: report.slots),
+    "slots": ("The maximum of tasks that it runs at once.", lambda report: report.slots),
     "running": ("Tasks that it runs.", lambda report: report.running),
     "buffered_messages": (
-        "Messages that it has claimed, and that wait for their turn.",
+        "Messages that it has claimed, and that wait for a free slot.",
         lambda report: report.buffered,
     ),
     "unsettled_runs": (
-        "Runs that have ended, and are not written yet.",
+        "Runs that have ended, and are not settled yet.",
         lambda report: report.unsettled,
     ),
 }
 
 
 class OfTheWorker(Collector):
-    """Collects what a worker tells of itself; of several processes the sums.
+    """Collects the figures of a worker; for several processes, their sums.
 
     Args:
-        snapshot: returns what it does, and what it has done.
+        snapshot: returns the state and the counters of the worker.
     """
 
     def __init__(self, snapshot: Callable[[], WorkerSnapshot]) -> None:
         self._snapshot = snapshot
 
     def describe(self) -> Iterable[Metric]:
-        """Say nothing, as nothing was registered with it that might have the same names."""
+        """Return an empty list: no other registered collector has the same names."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Return the figures."""
+        """Yield the figures."""
         now = self._snapshot()
         yield from runs.families(now.runs, prefix=PREFIX, limit=LIMIT)
         for name, (text, of) in GAUGES.items():
@@ -62,10 +57,10 @@ class OfTheWorker(Collector):
 
 def _counters(now: WorkerSnapshot) -> Iterator[Metric]:
     for name, text, value in (
-        ("claims", "Statements with which it has claimed.", now.claims),
+        ("claims", "Statements by which it has claimed messages.", now.claims),
         ("claimed_messages", "Messages that it has claimed.", now.claimed),
-        ("leases_lost", "Runs that were no longer its own when they ended.", now.leases_lost),
-        ("process_starts", "Processes that were started for it.", now.started),
+        ("leases_lost", "Runs whose lease was lost before their end.", now.leases_lost),
+        ("process_starts", "Processes that it has started.", now.started),
         ("process_deaths", "Processes that died, or ended with an error.", now.died),
     ):
         yield CounterMetricFamily(f"{PREFIX}_{name}", text, value)
@@ -73,18 +68,18 @@ def _counters(now: WorkerSnapshot) -> Iterator[Metric]:
 
 def _life(now: WorkerSnapshot) -> Iterator[Metric]:
     yield GaugeMetricFamily(
-        f"{PREFIX}_processes", "Processes that live, and have reported.", len(now.reports)
+        f"{PREFIX}_processes", "Live processes that have reported.", len(now.reports)
     )
     yield GaugeMetricFamily(
         f"{PREFIX}_busy_seconds",
-        "For how long none of its threads has been free; of several processes, the longest.",
+        "Time since a thread was last free; for several processes, the longest time.",
         max((each.busy_for for each in now.reports), default=0.0),
     )
     silences = [each.silent_for for each in now.reports if each.silent_for is not None]
     age = GaugeMetricFamily(
         f"{PREFIX}_heartbeat_age_seconds",
-        "Since when the database has taken no heartbeat; of several processes, the longest. "
-        "Before the first one there is no series.",
+        "Time since the last heartbeat in the database; for several processes, the longest time. "
+        "Before the first heartbeat there is no series.",
     )
     if silences:
         age.add_metric([], max(silences))
@@ -97,10 +92,10 @@ def _life(now: WorkerSnapshot) -> Iterator[Metric]:
 
 
 def registry_of(snapshot: Callable[[], WorkerSnapshot]) -> CollectorRegistry:
-    """Return a worker's figures, with those that the project's own code keeps.
+    """Return a registry of a worker's figures and the project's own ones.
 
-    These are prometheus_client's default registry; or what processes have written into
-    `PROMETHEUS_MULTIPROC_DIR`, if that is set.
+    The project's figures come from prometheus_client's default registry; or from the files in
+    `PROMETHEUS_MULTIPROC_DIR`, if this variable is set.
     """
     registry = CollectorRegistry()
     registry.register(OfTheWorker(snapshot))

@@ -1,1 +1,1 @@
-"""The WAL feed: commits that PostgreSQL tells of give events their positions, and wake readers."""
+"""The WAL feed: at each announced commit, it gives events their positions, and wakes readers."""

@@ -1,12 +1,13 @@
-"""Follow the WAL: a commit that published events has them given positions, and readers woken.
+"""Follow the WAL: after a commit with events, give the events positions, and wake readers.
 
-The stream only says that something has committed. The events are moved as they always are, from the
-inbox's front (`engine/sequence`): so a commit that is announced again finds nothing to move, who
-reads may do the same meanwhile, and the feed may begin, end or be left out at any time.
+The stream only announces commits. The events are moved from the front of the inbox, as without a
+feed (`engine/sequence`). So a repeated announcement does no harm, readers may move events at the
+same time, and the feed may begin and end at any time.
 
-PostgreSQL announces a commit as soon as it is in the WAL, a moment before others see it, or long
-before, if it waits for a standby. Such a one is asked for again until it is seen. What is confirmed
-lies before the first that is not in the log yet.
+PostgreSQL announces a commit as soon as the commit is in the WAL. Other sessions see the commit a
+moment later, or much later if the commit waits for a standby. The feed asks for an unseen commit
+again, until it is visible. The confirmed position is before the first commit whose events are not
+in the log yet.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.threads.wakeup import Wakeup
 
 STAND_BY = timedelta(seconds=1)
-"""How often it is looked whether the slot is free."""
+"""The interval of checks for a free slot."""
 PATIENCE = 1.0
-"""Seconds that it waits for the server at once."""
+"""The longest wait for the server, in seconds."""
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.25
-"""Seconds until it is asked again for what is not seen yet."""
+"""Seconds until the next check of unseen commits."""
 BEHIND_NAP = 0.005
-"""Seconds, while another session gives positions."""
+"""Seconds until the next try while another session gives positions."""
 
 
 class WalFeed(Service):
-    """Follows the WAL until it is stopped; stands by while another process does."""
+    """Follows the WAL until it is stopped; stands by while another process follows it."""
 
     def __init__(self, alias: str) -> None:
         super().__init__()
@@ -52,23 +53,23 @@ class WalFeed(Service):
         self._wakeup = Wakeup()
         self._nap = PATIENCE
         self._can_be_read = True
-        """False: the server could not read the WAL of the slot by the publication."""
+        """False: the server failed to read the slot's WAL by the publication."""
         self._announced: dict[int, int] = {}
-        """Of commits that are not known to be in the log: where they are in the WAL, by xid."""
+        """The WAL positions of commits whose events may not be in the log yet, by xid."""
 
     @property
     def is_streaming(self) -> bool:
-        """Whether it is this process that follows the WAL."""
+        """Whether this process follows the WAL."""
         return self._stream.is_open
 
     def tick(self) -> timedelta:
-        """Wait for commits, have their events moved, and confirm them."""
+        """Wait for commits, move their events, and confirm them."""
         try:
             if not self._stream.is_open and not self._begins():
                 return STAND_BY
             self._follow()
         except psycopg.errors.UndefinedObject:
-            # The publication was dropped. One that is made later is unknown in older WAL.
+            # The publication was dropped. PostgreSQL refuses to read older WAL by a new one.
             self._can_be_read = False
             self._end()
             raise
@@ -83,12 +84,12 @@ class WalFeed(Service):
         self._wakeup.set()
 
     def cut(self) -> None:
-        """End the connections that it may wait on."""
+        """End the connections on which it may wait."""
         super().cut()
         self._stream.cut()
 
     def finish(self) -> None:
-        """Leave the slot to others."""
+        """Release the slot."""
         self._end()
         self._session.close()
         self._wakeup.close()
@@ -105,7 +106,7 @@ class WalFeed(Service):
             self._stream.open()
         except psycopg.errors.ObjectInUse:
             return False
-        # What was published while there was no slot is announced by nobody.
+        # Events that were published without a slot are never announced.
         sequence.catch_up(connection)
         readers.tell(connection)
         signals.send(signals.feed_started, type(self), slot=self._slot)
@@ -118,19 +119,18 @@ class WalFeed(Service):
             self._nap = SHORTEST_NAP
         if self._announced:
             self._move(self._session.connection)
-        # All before the first of those is in the log; without any, all that was received.
+        # All commits before the first announced one are in the log; without an announced one, all
+        # received commits are.
         self._stream.confirm(min(self._announced.values(), default=self._stream.received))
 
     def _move(self, connection: Connection) -> None:
-        """Have all that is seen by now moved, and its commits forgotten."""
-        # Before the move: a commit is in the WAL before other sessions see it. A commit that is
-        # unseen now may be missing from the move, and must not be confirmed.
+        """Move the events of visible commits, and forget these commits."""
         unseen = replication.unseen(connection, list(self._announced))
         if sequence.advance(connection):
-            # Its statement may not see all that we do.
+            # The other session's statement may not see all commits that this session sees.
             self._nap = BEHIND_NAP
             return
-        # To whoever gave the positions: those who wait were told by nobody.
+        # Even if another session gave the positions: that session did not notify the readers.
         readers.tell(connection)
         self._announced = {xid: self._announced[xid] for xid in unseen}
         self._nap = min(2 * self._nap, LONGEST_NAP) if unseen else PATIENCE

@@ -1,8 +1,8 @@
-"""What is said on a replication connection, as values.
+"""The messages of a replication connection, as values.
 
-The formats are those of PostgreSQL's documentation: "Streaming Replication Protocol", and "Logical
-Replication Message Formats" for what pgoutput sends within. Positions in the WAL are numbers of 64
-bits here, never their texts: as text 1/10 comes before 0/FFFFFFF0.
+PostgreSQL's documentation defines the formats: "Streaming Replication Protocol", and "Logical
+Replication Message Formats" for the messages of pgoutput inside. Positions in the WAL are numbers
+of 64 bits here, because texts compare wrongly: the order of 1/10 and 0/FFFFFFF0 would change.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _DATA, _KEEPALIVE = b"wk"
 _BEGIN, _COMMIT = b"BC"
 _HEAD = 25
-"""Bytes of the head of data: its type, where it begins, where the WAL ends, and a time."""
+"""Bytes of the head of data: its type, its position, the end of the WAL, and a time."""
 _OF_KEEPALIVE = struct.Struct(">xQqB")
 _OF_BEGIN = struct.Struct(">xQqI")
 _OF_COMMIT = struct.Struct(">xBQQq")
@@ -30,8 +30,9 @@ class Committed(NamedTuple):
 
     Attributes:
         xid: the lower 32 bits of its number.
-        lsn: where its commit is in the WAL: who confirms this is told of it again.
-        end: the position behind it.
+        lsn: the position of its commit in the WAL. After a confirmation of this position, the
+            server announces the commit again.
+        end: the position behind the commit.
     """
 
     xid: int
@@ -40,10 +41,10 @@ class Committed(NamedTuple):
 
 
 class KeepAlive(NamedTuple):
-    """The server lives, and has sent all that was committed before a position.
+    """The server lives, and has sent all commits before a position.
 
     Attributes:
-        wants_reply: it ends the connection unless it hears from us soon.
+        wants_reply: whether the server ends the connection without a reply.
     """
 
     end: int
@@ -51,19 +52,19 @@ class KeepAlive(NamedTuple):
 
 
 class Decoder:
-    """Reads what one stream sends, in its order."""
+    """Reads the messages of one stream, in their order."""
 
     def __init__(self) -> None:
         self._xid = 0
 
     def read(self, data: Any) -> Committed | KeepAlive | None:
-        """Return what a message says; None: it is part of a transaction that goes on.
+        """Return the value of a message; None: the message is part of an unfinished transaction.
 
         Args:
             data: bytes, or a view of them.
 
         Raises:
-            FeedUnavailable: it ends too early.
+            FeedUnavailable: the message ends too early.
         """
         try:
             return self._read(data)
@@ -76,7 +77,7 @@ class Decoder:
     def _read(self, data: Any) -> Committed | KeepAlive | None:
         if data[0] == _DATA:
             kind = data[_HEAD]
-            # The rows come by the hundred thousand, and are of no interest by themselves.
+            # Messages of rows come by the hundred thousand, and the feed ignores them.
             if kind == _COMMIT:
                 _, lsn, end, _ = _OF_COMMIT.unpack_from(data, _HEAD)
                 return Committed(self._xid, lsn, end)
@@ -90,11 +91,11 @@ class Decoder:
 
 
 def status(*, received: int, confirmed: int, at: datetime) -> bytes:
-    """Return the message that tells the server how far we are.
+    """Return the message with the feed's progress for the server.
 
     Args:
-        received: up to where we have read.
-        confirmed: up to where it need not send again, nor keep, anything.
+        received: the position up to which the feed has read.
+        confirmed: the position up to which the server may drop the WAL, and never sends again.
     """
     microseconds = (at - EPOCH) // (EPOCH.resolution)
     return _OF_STATUS.pack(b"r", received, confirmed, confirmed, microseconds, 0)

@@ -1,4 +1,4 @@
-"""What the WAL feed needs in the database: a publication, and a slot that keeps the WAL for it."""
+"""The publication of the WAL feed, and the replication slot, which keeps the WAL for the feed."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pgqueue.exceptions import FeedUnavailable
 MAKE = "run manage.py pgqueue_replication --make"
 LEVEL = (
     "The WAL has no events: wal_level is {level!r}. Set wal_level = logical in postgresql.conf (or "
-    "what your provider has for it) and restart the server, or set PGQUEUE['FEED'] to 'poll'."
+    "your provider's option for it) and restart the server, or set PGQUEUE['FEED'] to 'poll'."
 )
 
 
 def as_it_should_be(
     connection: Connection, slot: str, publication: str, *, can_be_read: bool = True
 ) -> bool:
-    """Make the slot, if it is missing, lost or unreadable; return whether the slot is free.
+    """Make the slot if it is missing, lost or unreadable; return whether the slot is free.
 
-    A slot that is made has none of what was published before: that is still in the inbox.
+    A new slot does not announce earlier commits, but their events are still in the inbox.
 
     Args:
-        can_be_read: False: the server could not read the WAL that the slot keeps, since the
-            publication was made after it.
+        can_be_read: False: the server failed to read the slot's WAL, because the publication is
+            newer than this WAL.
 
     Raises:
-        FeedUnavailable: it can't be; the message says what to do.
+        FeedUnavailable: the slot or the publication is unusable; the message has the advice.
     """
     found = with_publication(connection, slot, publication).slot
     if found is None or found.is_lost or not (can_be_read or found.is_active):
@@ -48,14 +48,14 @@ def as_it_should_be(
 
 
 def make(connection: Connection, slot: str, publication: str) -> list[str]:
-    """Make what is missing of the publication and the slot; return what was made.
+    """Make the publication and the slot if they are missing; return the names of the new ones.
 
-    A publication that is made has no part in the WAL that was written before: PostgreSQL refuses
-    to read that WAL by its name. So the slot is made anew with the publication. While a process
-    streams from the slot, this is left to that process.
+    PostgreSQL refuses to read WAL by a publication that is newer than this WAL. So an existing
+    slot is replaced if the publication is new. While a process streams from the slot, that
+    process replaces the slot.
 
     Raises:
-        FeedUnavailable: it can't be; the message says what to do.
+        FeedUnavailable: the slot or the publication is unusable; the message has the advice.
     """
     state = checked(connection, slot, publication)
     _check_inbox(state, publication)
@@ -71,10 +71,10 @@ def make(connection: Connection, slot: str, publication: str) -> list[str]:
 
 
 def make_slot(connection: Connection, slot: str, *, instead_of: ReplicationSlot | None) -> None:
-    """Make the slot, in place of one that was lost or can't be read.
+    """Make the slot, in place of a lost or unreadable one.
 
     Raises:
-        FeedUnavailable: transactions are open that it has to wait for.
+        FeedUnavailable: PostgreSQL waits for open transactions.
     """
     if instead_of:
         engine.drop_slot(connection, slot)
@@ -82,17 +82,18 @@ def make_slot(connection: Connection, slot: str, *, instead_of: ReplicationSlot 
         engine.make_slot(connection, slot)
     except psycopg.errors.QueryCanceled as error:
         raise FeedUnavailable(
-            f"The slot {slot!r} can't be made yet: PostgreSQL waits for transactions that began "
-            "before, in any database of the server. It is tried again. See pg_stat_activity for "
-            "those whose backend_xid is old."
+            f"The slot {slot!r} is not made yet: PostgreSQL waits for earlier transactions in any "
+            "database of the server. The feed tries again. Find transactions with an old "
+            "backend_xid in pg_stat_activity."
         ) from error
 
 
 def drop(connection: Connection, slot: str, publication: str) -> list[str]:
-    """Drop the slot, whose WAL is kept no longer, and the publication; return what was dropped.
+    """Drop the slot, which releases its WAL, and the publication; return the dropped names.
 
     Raises:
-        FeedUnavailable: a process streams from the slot, or it is another database's.
+        FeedUnavailable: a process streams from the slot, or the slot belongs to another
+            database.
     """
     state = checked(connection, slot, publication)
     dropped = []
@@ -111,10 +112,10 @@ def drop(connection: Connection, slot: str, publication: str) -> list[str]:
 
 
 def with_publication(connection: Connection, slot: str, publication: str) -> FeedState:
-    """Return what there is, with the publication at least.
+    """Return the state of the slot and the publication; the publication must exist.
 
     Raises:
-        FeedUnavailable: it can't be followed; the message says what to do.
+        FeedUnavailable: the feed cannot use them; the message has the advice.
     """
     state = checked(connection, slot, publication)
     if not state.has_publication:
@@ -124,18 +125,18 @@ def with_publication(connection: Connection, slot: str, publication: str) -> Fee
 
 
 def checked(connection: Connection, slot: str, publication: str) -> FeedState:
-    """Return what there is.
+    """Return the state of the slot and the publication.
 
     Raises:
-        FeedUnavailable: the server writes no logical WAL, or the slot is not one of ours.
+        FeedUnavailable: the server writes no logical WAL, or the slot is not pgqueue's.
     """
     state = engine.state(connection, slot, publication)
     if state.wal_level != "logical":
         raise FeedUnavailable(LEVEL.format(level=state.wal_level))
     if state.slot and not state.slot.is_ours:
         raise FeedUnavailable(
-            f"The slot {slot!r} is of the database {state.slot.database!r} and its plugin is "
-            f"{state.slot.plugin!r}; slots belong to the whole server: name another one in "
+            f"The slot {slot!r} belongs to the database {state.slot.database!r}, and its plugin is "
+            f"{state.slot.plugin!r}. Names of slots are unique in a server: set another name in "
             "PGQUEUE['REPLICATION_SLOT']."
         )
     return state
@@ -144,7 +145,7 @@ def checked(connection: Connection, slot: str, publication: str) -> FeedState:
 def _check_inbox(state: FeedState, publication: str) -> None:
     if state.has_publication and not state.has_inbox:
         raise FeedUnavailable(
-            f"The publication {publication!r} tells of no row that is inserted into "
-            "pgqueue_event_inbox. If the feed alone has it, run manage.py pgqueue_replication "
-            "--drop, then --make; or else name another one in PGQUEUE['PUBLICATION']."
+            f"The publication {publication!r} does not publish inserts into pgqueue_event_inbox. "
+            "If only the feed uses it, run manage.py pgqueue_replication --drop, then --make. "
+            "Otherwise, set another name in PGQUEUE['PUBLICATION']."
         )

@@ -15,9 +15,9 @@ from pgqueue.replication.protocol import Committed, Decoder, KeepAlive, status
 from pgqueue.threads.wakeup import Wakeup
 
 AT_ONCE = 20_000
-"""Messages that are read before it is looked what they say, at most."""
+"""The maximum of messages in one read."""
 REPLY_EVERY = 5.0
-"""Seconds. The server ends a connection that it hears nothing of for wal_sender_timeout."""
+"""Seconds. The server ends a connection without replies after wal_sender_timeout."""
 START = SQL(
     "START_REPLICATION SLOT {slot} LOGICAL 0/0 "
     "(proto_version '1', publication_names {publications})"
@@ -25,10 +25,10 @@ START = SQL(
 
 
 class Stream:
-    """What commits, as PostgreSQL tells it; and what it is told in turn.
+    """A stream of commits from PostgreSQL, and of confirmations to it.
 
     Args:
-        session: a connection of its own, to a walsender.
+        session: a separate connection, to a walsender.
     """
 
     def __init__(self, session: Session, *, slot: str, publication: str) -> None:
@@ -43,15 +43,15 @@ class Stream:
 
     @property
     def is_open(self) -> bool:
-        """Whether it streams, as far as is known."""
+        """Whether the stream is open, as far as the feed knows."""
         return self._connection is not None
 
     def open(self) -> None:
-        """Begin to stream: first what was committed since the position that was confirmed last.
+        """Begin to stream, at the position that was confirmed last.
 
         Raises:
             psycopg.errors.ObjectInUse: another connection streams from the slot.
-            psycopg.Error: it can't be streamed from.
+            psycopg.Error: streaming from the slot failed.
         """
         connection = self._session.open()
         names = SQL(",").join([Identifier(self._publication)]).as_string(connection)
@@ -67,7 +67,7 @@ class Stream:
         self._reply_at = monotonic() + REPLY_EVERY
 
     def read(self, timeout: float, wakeup: Wakeup) -> list[Committed]:
-        """Return what has committed; wait for it no longer than `timeout`, if there is nothing.
+        """Return the next commits; if there are none, wait for at most `timeout` seconds.
 
         Raises:
             psycopg.Error: the stream has ended.
@@ -85,18 +85,18 @@ class Stream:
         return committed
 
     def confirm(self, lsn: int) -> None:
-        """Say that nothing before this position need be sent again."""
+        """Confirm a position: the server need not send earlier commits again."""
         if lsn > self.confirmed:
             self.confirmed = lsn
             self._reply(self._streaming())
 
     def close(self) -> None:
-        """End it; `open()` begins again. Closing it again does nothing."""
+        """End the stream; do nothing if it is closed. `open()` begins again."""
         self._connection = None
         self._session.close()
 
     def cut(self) -> None:
-        """End its connection from another thread."""
+        """End the connection from another thread."""
         self._session.cut()
 
     def _streaming(self) -> psycopg.Connection[object]:
@@ -105,7 +105,7 @@ class Stream:
         return self._connection
 
     def _take(self, connection: psycopg.Connection[object]) -> tuple[list[Committed], bool]:
-        """Return what was received and is not read yet, and whether there may be more of it."""
+        """Return the received commits, and whether there may be more of them in the buffer."""
         committed: list[Committed] = []
         take, read = connection.pgconn.get_copy_data, self._decoder.read
         for _ in range(AT_ONCE):
@@ -133,7 +133,7 @@ class Stream:
         self._reply_at = monotonic() + REPLY_EVERY
 
     def _end(self, connection: psycopg.Connection[object]) -> psycopg.Error:
-        """Return why the server has ended the stream."""
+        """Return the error with which the server has ended the stream."""
         result = connection.pgconn.get_result()
         if result is not None and result.status == ExecStatus.FATAL_ERROR:
             return error_from_result(result)

@@ -1,8 +1,8 @@
-"""Stream the event log to all clients of a process: read once, formatted once.
+"""Stream the event log to all clients of a process: each event is read and formatted once.
 
-A client is registered first; then what it had missed is read for it, up to where the feed was at
-that moment. What comes meanwhile waits behind that: so nothing is left out, and nothing comes
-twice.
+The feed registers a client first. Then another thread reads the client's missed events, up to the
+feed's position at the registration. Newer events wait behind the missed ones, so the client gets
+each event exactly once.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from pgqueue.streams.source import LINGER, StreamSource
 from pgqueue.threads.service import NO_NAP, Service
 
 PAGE = 500
-"""Events that are read at once, at most."""
+"""The maximum of events in one read."""
 MOST_PATTERNS = 100
-"""Of all clients together; beyond, all events are read, and matched here."""
+"""The maximum of topic patterns in a query. With more, the feed reads all events, and filters."""
 TELL_EVERY = 1.0
-"""Seconds. What nobody wants moves a client's Last-Event-ID this often at most."""
+"""The shortest time, in seconds, between two updates of Last-Event-ID without an event."""
 PATIENCE = 1.0
-"""Seconds that an event loop which is blocked delays the others."""
+"""The longest time, in seconds, for which a blocked event loop delays the others."""
 NOWHERE = -1
 
 
 class ReplayLimits(NamedTuple):
-    """What is sent of what a client has missed, at most; beyond, it is told to begin anew."""
+    """The maximum of missed events for a client, and their age. With more, it gets a reset."""
 
     events: int
     age: timedelta
@@ -58,10 +58,10 @@ class EventClient(Client):
     """A stream of events of the log.
 
     Attributes:
-        wanted: which.
-        last_event_id: what the browser has sent; "": it begins now.
-        after: the position that this is; None: none.
-        mark: of the event there; "": unknown.
+        wanted: the filter of the events.
+        last_event_id: the browser's Last-Event-ID; "": the stream begins now.
+        after: the position in it; None: it is invalid.
+        mark: the mark in it, of the event at that position; "": none.
     """
 
     __slots__ = ("_feed", "after", "last_event_id", "limits", "mark", "wanted")
@@ -84,35 +84,33 @@ class EventClient(Client):
         self._feed: EventFeed | None = None
 
     def join(self, alias: str) -> None:
-        """Be served, until `leave()`."""
+        """Join the feed, until `leave()`."""
         self._feed = EventFeed.serve(alias, self)
 
     def leave(self) -> None:
-        """Be served no more."""
+        """Leave the feed."""
         if self._feed:
             self._feed.leave(self)
 
     def beat(self) -> bytes:
-        """Return what is sent while there is nothing: it shows that the stream is alive."""
+        """Return a heartbeat: the delivered position, or an empty comment."""
         id = self._feed.delivered.get(self.loop) if self._feed and self.has_begun else None
         return wire.comment("") if id is None else wire.position(id)
 
 
 class EventFeed(StreamSource[EventClient]):
-    """Reads the log as it grows, and passes on to each client what it wants."""
+    """Reads the log as it grows, and sends each client its events."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)
         self.name = "sse feed"
         self.delivered: dict[asyncio.AbstractEventLoop, str] = {}
-        """The id up to which a loop's clients were given everything. Each loop writes its own, in
-        the order of its batches: an id ahead of an event would cost that event, if the page is cut
-        off between the two."""
+        """The id up to which a loop's clients have all events. Each loop writes its own entry."""
         self._clients: dict[Filter, set[EventClient]] = {}
         self._loops: dict[asyncio.AbstractEventLoop, int] = defaultdict(int)
         self._waiter = GrowthWaiter(alias, self.wake)
         self._catching_up = CatchingUp(alias)
-        # Its thread's own.
+        # Only the feed's thread uses these.
         self._position = NOWHERE
         self._told = NOWHERE
         self._told_at = 0.0
@@ -127,14 +125,14 @@ class EventFeed(StreamSource[EventClient]):
         super().run()
 
     def tick(self) -> timedelta:
-        """Pass on the next events; return how long to nap."""
+        """Send the next events; return the time until the next tick."""
         if self.has_ended():
             return NO_NAP
         connection = self._session.connection
         with self._lock:
             is_idle = not self._clients and not self._coming
         if is_idle:
-            # Who comes next begins at the end of the log.
+            # The next client begins at the end of the log.
             self._position = NOWHERE
             self._waiter.close()
             return LINGER / 2
@@ -172,7 +170,7 @@ class EventFeed(StreamSource[EventClient]):
         return not self._clients
 
     def _admit(self, connection: Connection) -> None:
-        """Register the clients that have come: each is given all events after this position."""
+        """Register the new clients: each gets all events after the current position."""
         with self._lock:
             coming = list(self._coming)
         if not coming:
@@ -180,7 +178,7 @@ class EventFeed(StreamSource[EventClient]):
         bounds = log.bounds(connection)
         if self._position == NOWHERE:
             self._position = bounds.head
-        # One that comes from another process may be ahead of this one, for a moment.
+        # A client from another process may be ahead of this process for a moment.
         there = [each for each in coming if not self._position < (each.after or 0) <= bounds.head]
         with self._lock:
             for client in there:
@@ -194,7 +192,7 @@ class EventFeed(StreamSource[EventClient]):
         self._say_position(connection)
 
     def _look_again(self, connection: Connection) -> None:
-        """Begin anew if a new connection leads to another log, or to an earlier state."""
+        """Reset all clients if a new connection leads to another log, or to an earlier state."""
         self._known = connection
         is_same = not self._mark or identity.is_marked(connection, self._told, self._mark)
         if self._position != NOWHERE and not is_same:
@@ -202,7 +200,7 @@ class EventFeed(StreamSource[EventClient]):
         self._mark = ""
 
     def _until_told(self, connection: Connection) -> float:
-        """Tell clients how far they are, if it is time; return how many seconds there are left."""
+        """Send the position if it is time; return the seconds until the next time."""
         if self._told == self._position:
             return float("inf")
         left = self._told_at + TELL_EVERY - monotonic()
@@ -211,7 +209,7 @@ class EventFeed(StreamSource[EventClient]):
         return max(left, 0)
 
     def _say_position(self, connection: Connection) -> None:
-        """Have each loop note how far its clients are, behind what it was given before."""
+        """Let each loop note its clients' position, behind the events that it has already got."""
         with self._lock:
             loops = list(self._loops)
         self._told, self._told_at = self._position, monotonic()
@@ -231,7 +229,7 @@ class EventFeed(StreamSource[EventClient]):
     # --- Events
 
     def _pass_on(self, connection: Connection) -> bool:
-        """Read the next events, and pass them on; return whether the log had grown."""
+        """Read the next events, and send them; return whether the log has grown."""
         with self._lock:
             filters = list(self._clients)
         after = self._position
@@ -283,14 +281,14 @@ class EventFeed(StreamSource[EventClient]):
         return wire.id_of(stretch.upto, identity.mark(self._identity, marker))
 
     def _hand_over(self, upto: str, chunks: dict[Filter, tuple[bytes, int]]) -> None:
-        """Give each loop at once what its clients are to be sent."""
+        """Give each loop the events for its clients, in one call."""
         by_loop: dict[asyncio.AbstractEventLoop, list[Share]] = defaultdict(list)
         with self._lock:
             for wanted, (chunk, count) in chunks.items():
                 for client in self._clients.get(wanted, ()):
                     by_loop[client.loop].append(Share(client, chunk, count))
-        # While a loop passes on one batch, the next is read; not more, or it would seem that its
-        # clients were slow.
+        # While a loop sends one batch, the feed reads the next one. With more batches, the loop's
+        # clients would seem to be slow.
         for each in self._under_way:
             each.wait(PATIENCE)
         self._under_way = []
@@ -306,7 +304,7 @@ class EventFeed(StreamSource[EventClient]):
         shares: Sequence[Share],
         done: threading.Event,
     ) -> None:
-        """Run in a loop: pass on what it was given."""
+        """Send their events to a loop's clients. The event loop calls this."""
         for client, chunk, events in shares:
             client.push(chunk, events)
             if client.is_over:
@@ -322,7 +320,7 @@ class EventFeed(StreamSource[EventClient]):
         events: Sequence[RecordedEvent],
         error: psycopg.Error,
     ) -> bool:
-        """End the streams whose conditions PostgreSQL refuses; return whether there are any."""
+        """End the streams whose conditions PostgreSQL refuses; return whether one was ended."""
         culprits = [each for each in filters if each.path and _fails(connection, each, events)]
         for wanted in culprits:
             with self._lock:
@@ -335,7 +333,7 @@ class EventFeed(StreamSource[EventClient]):
         return bool(culprits)
 
     def _begin_anew(self, connection: Connection, reason: str) -> None:
-        """Tell all clients that the log lacks what is next: it was restored, or was too fast."""
+        """Send all clients a reset, as their next events are missing; go on at the log's end."""
         at, self._position = self._position, log.bounds(connection).head
         mark = identity.mark_at(connection, self._position)
         chunk = wire.reset(reason, last_event_id=str(at), position=self._position, mark=mark)
@@ -346,7 +344,7 @@ class EventFeed(StreamSource[EventClient]):
 
 
 class Share(NamedTuple):
-    """What one client is to be sent."""
+    """The events for one client."""
 
     client: EventClient
     chunk: bytes
@@ -354,7 +352,7 @@ class Share(NamedTuple):
 
 
 class CatchingUp(Service):
-    """Reads what clients have missed, in a thread of its own: the others need not wait for it."""
+    """Reads the missed events of clients in its own thread, so the other clients need not wait."""
 
     longest_backoff = timedelta(seconds=1)
     longest_step = float("inf")
@@ -366,13 +364,13 @@ class CatchingUp(Service):
         self._coming: deque[tuple[EventClient, int]] = deque()
 
     def add(self, client: EventClient, upto: int) -> None:
-        """Have a client begin with what it has missed, up to a position."""
+        """Add a client, which first gets its missed events up to a position."""
         self._coming.append((client, upto))
         self.wake()
 
     def tick(self) -> timedelta:
-        """Let those who have come begin; return how long to nap."""
-        # Many come at once where a server was restarted, and have seen the same.
+        """Send the new clients their missed events; return the time until the next tick."""
+        # After a restart of a server, many clients come at once, with the same Last-Event-ID.
         known: dict[object, bytes] = {}
         while self._coming:
             if self._stopping.is_set():
@@ -400,7 +398,7 @@ class CatchingUp(Service):
             client.leave()  # its loop is closed
 
     def _missed(self, client: EventClient, upto: int) -> bytes:
-        """Return what a client is sent at first: what it has missed, and where it is then."""
+        """Return the begin of a stream: the missed events or a reset, then the position."""
         mark = identity.mark_at(self._session.connection, upto)
         ready = wire.ready(upto, mark=mark)
         if not client.last_event_id:
@@ -446,7 +444,7 @@ class CatchingUp(Service):
 
 
 class NotSent(Exception):
-    """What a client has missed is not sent to it: its text is the reason."""
+    """The missed events of a client are not sent. The text of the error is the reason."""
 
 
 def _reason(error: EventsRemoved | PositionAhead) -> str:
@@ -454,7 +452,7 @@ def _reason(error: EventsRemoved | PositionAhead) -> str:
 
 
 def _of_any(filters: Iterable[Filter]) -> Filter:
-    """Return a filter of all events that one of these may want: of their topics."""
+    """Return a filter that matches at least the events which any of the filters matches."""
     each = list(filters)
     topics = {topic for wanted in each for topic in wanted.topics}
     if len(topics) > MOST_PATTERNS or any(wanted.wants_all_topics for wanted in each):
@@ -468,7 +466,7 @@ def _chunks(
     events: Sequence[RecordedEvent],
     ours: str,
 ) -> dict[Filter, tuple[bytes, int]]:
-    """Return the events that each filter wants, formatted, and how many; not those of none."""
+    """Return the formatted events of each filter that matches any, and their number."""
     blocks: dict[int, bytes] = {}
 
     def formatted(event: RecordedEvent) -> bytes:
@@ -484,14 +482,14 @@ def _chunks(
 
 
 def _recorded(ours: str, event: RecordedEvent) -> bytes:
-    """Return an event of the database of an identity, formatted."""
+    """Return a formatted event, with a mark of the database's identity."""
     return wire.recorded(event, mark=identity.mark(ours, identity.marker_of(event.created_at)))
 
 
 def _matched(
     connection: Connection, filters: Iterable[Filter], events: Sequence[RecordedEvent]
 ) -> dict[Filter, list[RecordedEvent]]:
-    """Return the events that each filter wants: topics are matched here, payloads in PostgreSQL."""
+    """Return the events that each filter matches. PostgreSQL checks the payloads."""
     matched = {
         wanted: [each for each in events if _wants_topic(wanted.topics, each.topic)]
         for wanted in filters

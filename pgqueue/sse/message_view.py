@@ -1,4 +1,4 @@
-"""A view that streams what happens to one message, until it has ended."""
+"""A view that streams the progress of one message, until its end."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from pgqueue.values.error_words import shown
 
 @dataclass(frozen=True)
 class StreamedMessage:
-    """The message that a page wants to see: what there is to decide whether it may.
+    """A message that a page asks for, with the values for the decision of `authorize`.
 
     Attributes:
-        metadata: what the producer wrote on it.
+        metadata: the message's metadata, from its producer.
     """
 
     id: str
@@ -52,19 +52,19 @@ def message_stream(
 
         path("messages/<int:id>/", message_stream(authorize=may_see))
 
-    It sends the events waiting, started, progress, retried and ended; after that it answers 204,
-    so that a browser does not come back. It is there for messages of every channel.
+    It sends the events waiting, started, progress, retried and ended. After that it answers 204,
+    so that a browser does not connect again. It serves the messages of every channel.
 
     Args:
-        authorize: is given the request and a `StreamedMessage`; returns True, or an HttpResponse in
-            place of the stream. It may be async, and may use the ORM if it is not. Where it
-            returns anything else, the answer is 404, as for an id that no message has: a response
-            of its own tells that there is such a message. None: nobody may.
-        heartbeat: how long a stream is silent at most.
-        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+        authorize: a function of the request and a `StreamedMessage`. It returns True, or an
+            HttpResponse in place of the stream. It may be async; only a sync function may use the
+            ORM. For False or None, the answer is 404, as for an unknown id. An HttpResponse shows
+            that the message exists. None in place of the function: every request is refused.
+        heartbeat: the longest silence of a stream.
+        database: the alias of the queue's database, if it is not the one of `PGQUEUE`.
 
     Raises:
-        ValueError, TypeError: an argument can't be.
+        ValueError, TypeError: an argument is invalid.
     """
     requests.checked_hook(authorize)
     patience = requests.as_seconds("heartbeat", heartbeat)
@@ -99,15 +99,16 @@ def message_stream(
 
 
 def _hidden() -> HttpResponse:
-    """Return the answer to who asks for a message that is not there, or not for them.
+    """Return the answer for a message that does not exist, or is not allowed for the request.
 
-    It is the same, or else anybody could tell the ids that exist, and so how much is sent.
+    The answer is the same for both. Otherwise, anybody could find out which ids exist, and so the
+    number of messages.
     """
-    return requests.refused("There is no such message, or this may not see it.", status=404)
+    return requests.refused("There is no such message, or this request may not see it.", status=404)
 
 
 def _find(alias: str, id: int | str) -> StreamedMessage | None:
-    """Return what is known of a message; None: there is none."""
+    """Return a message for the decision of `authorize`; None: there is none."""
     text = str(id)
     if not (text.isascii() and text.isdigit()):
         return None

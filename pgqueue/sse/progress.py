@@ -1,8 +1,8 @@
-"""What happens to single messages, as their pages see it.
+"""The progress of single messages, for the pages that show them.
 
-One thread looks at all messages that pages of this process show, in one statement: often while
-something happens, and twice a second at least. The end of a message is notified (`tasks.waiting`),
-and is looked at once it is.
+One thread reads all messages that pages of this process show, in one statement: often while the
+messages change, and twice a second at least. A notification announces the end of a message
+(`tasks.waiting`), and wakes the thread.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from pgqueue.threads.service import NO_NAP
 SHORTEST_NAP = timedelta(milliseconds=10)
 LONGEST_NAP = timedelta(seconds=0.5)
 ENDED = "ended"
-"""The event that is the last, and its id: who comes back with this is told not to."""
+"""The last event and its id. A browser that sends this id again gets 204, and stops."""
 ENDS = {State.DEAD.value, *Outcome.values}
 GONE = "gone"
 """The status of a message that is neither live nor in history: retention has removed it."""
 
 
 class MessageClient(Client):
-    """A stream of what happens to a message.
+    """A stream of the progress of a message.
 
     Attributes:
-        id: the message's.
-        seen: how it was when the page was told last.
+        id: the message's id.
+        seen: the message's state at the last event for the page.
     """
 
     __slots__ = ("_ended", "_progress", "id", "seen")
@@ -51,24 +51,24 @@ class MessageClient(Client):
         self._ended: waiting.Promise | None = None
 
     def join(self, alias: str) -> None:
-        """Be served, until `leave()`."""
+        """Join the source, until `leave()`."""
         self._ended = waiting.ended(alias, self.id)
         self._progress = ProgressFeed.serve(alias, self)
         self._ended.add_done_callback(partial(_wake, self._progress))
 
     def leave(self) -> None:
-        """Be served no more."""
+        """Leave the source."""
         if self._ended:
             self._ended.cancel()
         if self._progress:
             self._progress.leave(self)
 
     def beat(self) -> bytes:
-        """Return what is sent while there is nothing."""
+        """Return a heartbeat: an empty comment."""
         return wire.comment("")
 
     def tell(self, blocks: bytes, is_last: bool) -> None:
-        """Send what has happened."""
+        """Send some events; end the stream behind the last one."""
         if self.has_begun:
             self.push(blocks)
         else:
@@ -82,7 +82,7 @@ def _wake(progress: ProgressFeed, promise: object) -> None:
 
 
 class ProgressFeed(StreamSource[MessageClient]):
-    """Looks at all messages that pages of this process show."""
+    """Reads all messages that pages of this process show."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)
@@ -91,7 +91,7 @@ class ProgressFeed(StreamSource[MessageClient]):
         self._nap = SHORTEST_NAP
 
     def tick(self) -> timedelta:
-        """Tell pages what has happened; return how long to nap."""
+        """Send the new events to the pages; return the time until the next tick."""
         if self.has_ended():
             return NO_NAP
         with self._lock:
@@ -109,7 +109,7 @@ class ProgressFeed(StreamSource[MessageClient]):
         return nap
 
     def _look(self, clients: list[MessageClient]) -> bool:
-        """Look at their messages; return whether anything has happened."""
+        """Read the clients' messages; return whether a message has changed."""
         alias = self._session.alias
         with needing_tables(alias):
             found = wait.look(self._session.connection, {client.id for client in clients})
@@ -137,21 +137,21 @@ class ProgressFeed(StreamSource[MessageClient]):
 
 
 def is_end(seen: MessageSnapshot) -> bool:
-    """Return whether nothing more happens, unless it is replayed."""
+    """Return whether the message has ended. Only a replay changes it then."""
     return seen.state in ENDS or seen.state == GONE
 
 
 def changes(before: MessageSnapshot | None, now: MessageSnapshot) -> list[str]:
-    """Return what has happened between two looks, as the names of events, in their order.
+    """Return the names of the events between two reads of a message, in order.
 
-    Between two looks much may happen: of several runs only the last is told.
+    If several runs happen between two reads, only the last run has events.
     """
     if before is None:
         began = "started" if now.state == State.RUNNING else "waiting"
         return [ENDED] if is_end(now) else [began]
     if before == now:
         return []
-    # The failure that a dead message ends with has no other run behind it.
+    # The last failure of a dead message has no retry behind it.
     failed = now.failures - before.failures - (now.state == State.DEAD) > 0
     started = now.attempt > before.attempt
     runs_or_ended = now.state == State.RUNNING or is_end(now)
@@ -172,7 +172,7 @@ def changes(before: MessageSnapshot | None, now: MessageSnapshot) -> list[str]:
 
 
 def block(event: str, now: MessageSnapshot) -> bytes:
-    """Return an event of a message."""
+    """Return an event of a message as a block of the stream."""
     told: dict[str, Any] = {
         "id": str(now.id),
         "status": now.state,
@@ -186,5 +186,5 @@ def block(event: str, now: MessageSnapshot) -> bytes:
 
 
 def _plain(text: str | None) -> Any:
-    """Return what was noted; None of what is encrypted, which leaves the server for nobody."""
+    """Return stored JSON as a value; None if it is encrypted, because that stays on the server."""
     return json.loads("null" if text is None or is_envelope(text) else text)

@@ -1,4 +1,4 @@
-"""A view that streams events of the log to whoever may see them."""
+"""A view that streams events of the log to authorized browsers."""
 
 from __future__ import annotations
 
@@ -42,26 +42,26 @@ def event_stream(
     heartbeat: float | timedelta = HEARTBEAT,
     database: str | None = None,
 ) -> View:
-    """Return an async view that streams events as they come, as server-sent events.
+    """Return an async view that streams new events as server-sent events.
 
         path("events/", event_stream(authorize=may_see, topics="order.*"))
 
-    A request may ask for less: `?topic=order.paid&topic=order.shipped&where={"total__gte":100}`.
+    A request may narrow them: `?topic=order.paid&topic=order.shipped&where={"total__gte":100}`.
 
     Args:
-        authorize: is given the request and the filter of what it asks for; returns True, a filter
-            of what it may have of that, or an HttpResponse in place of the stream. It may be async,
-            and may use the ORM if it is not. None: nobody may.
-        topics: patterns of what it offers; None: all topics.
-        where: conditions that each event must meet, whatever else a request asks for.
-        max_events, max_age: what is sent of what a browser has missed while it was away, at most:
-            beyond, it gets the event `pgqueue.reset`.
-        heartbeat: how long a stream is silent at most.
-        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+        authorize: a function of the request and its filter. It returns True, a filter that
+            narrows the request's filter, or an HttpResponse in place of the stream. It may be
+            async; only a sync function may use the ORM. None: every request is refused.
+        topics: patterns of the offered topics; None: all topics.
+        where: conditions that each event must meet, in addition to the request's conditions.
+        max_events, max_age: the maximum of missed events for a browser that connects again, and
+            their maximum age. With more, it gets the event `pgqueue.reset`.
+        heartbeat: the longest silence of a stream.
+        database: the alias of the queue's database, if it is not the one of `PGQUEUE`.
 
     Raises:
-        InvalidFilter: the topics or the conditions can't be.
-        ValueError, TypeError: another argument can't be.
+        InvalidFilter: the topics or the conditions are invalid.
+        ValueError, TypeError: another argument is invalid.
     """
     requests.checked_hook(authorize)
     offered = as_filter(topics, where)
@@ -84,7 +84,7 @@ def event_stream(
         try:
             answer = await requests.answer_of(authorize, request, asked)
             if isinstance(answer, Filter):
-                # What a project makes anew may lack what this view, or the request, leaves out.
+                # The project's filter may lack the conditions of this view and of the request.
                 asked, answer = asked.narrowed(answer), True
         except InvalidFilter as error:
             return requests.refused(str(error), status=400)
@@ -97,7 +97,7 @@ def event_stream(
                 f"authorize returned {shown(answer)}: it must return True, False, a Filter or an "
                 "HttpResponse."
             )
-        # A browser that comes back sends the header; the page's script can only write the address.
+        # A browser that connects again sends the header. A script can only set the address.
         seen = request.headers.get("Last-Event-ID") or request.GET.get("last_event_id", "")
         seen = seen[:LONGEST_ID]
         after, mark = _as_position(seen)
@@ -110,23 +110,23 @@ def event_stream(
 
 
 def _asked(request: HttpRequest, offered: Filter) -> Filter:
-    """Return what a request asks for, within what is offered.
+    """Return the filter of a request, narrowed by the filter of the view.
 
     Raises:
-        ValueError: it can't ask for that.
+        ValueError: a parameter of the request is invalid.
     """
     topics, where = request.GET.getlist("topic"), request.GET.get("where", "")
     if len(topics) > MOST_TOPICS:
-        raise ValueError(f"topic: there may be {MOST_TOPICS} of them at most.")
+        raise ValueError(f"topic: a request may have {MOST_TOPICS} of them at most.")
     if len(where) > LONGEST_WHERE:
         raise ValueError(f"where: it may have {LONGEST_WHERE} characters at most.")
     return offered.narrowed(Filter(tuple(topics), requests.parsed("where", where) if where else {}))
 
 
 def _as_position(last_event_id: str) -> tuple[int | None, str]:
-    """Return the position of an id, and its mark if it has one; None: it is no id."""
+    """Return the position and the mark of an id; None: it is no id; "": it has no mark."""
     found = ID.fullmatch(last_event_id)
     if not found:
         return None, ""
-    # Beyond what can be, it is ahead of the log all the same.
+    # A larger number than the largest position is ahead of the log as well.
     return min(int(found[1]), MOST), found[2] or ""

@@ -1,4 +1,4 @@
-"""What views of streams have in common: who may see what, and the response."""
+"""The common parts of the streaming views: authorization, and the response."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from pgqueue.values.number_checks import as_duration
 View: TypeAlias = "Callable[..., Coroutine[Any, Any, HttpResponseBase]]"
 
 HEARTBEAT = timedelta(seconds=15)
-"""Proxies close what is silent for 30 or 60 seconds."""
+"""Proxies close connections that are silent for 30 or 60 seconds."""
 RETRY = 1.0, 3.0
-"""Seconds: those that a restart cuts off do not come back in the same moment."""
-DENIED = "This stream has no authorize=, or it does not allow this."
+"""Seconds, drawn at random, so that clients do not all connect at once after a restart."""
+DENIED = "This stream has no authorize=, or authorize does not allow this request."
 
 
 class Streamed(Protocol):
-    """A client, from where it joins to where it leaves."""
+    """The interface of a client for a streaming view."""
 
     def join(self, alias: str) -> None:
-        """Be served."""
+        """Join the source of the stream."""
 
     def leave(self) -> None:
-        """Be served no more."""
+        """Leave the source of the stream."""
 
     def beat(self) -> bytes:
-        """Return what is sent while there is nothing."""
+        """Return a heartbeat."""
 
     async def next(self, patience: float) -> bytes | None:
-        """Return what is to be sent next; b"": nothing yet; None: it is over."""
+        """Return the next chunk; b"": no chunk came in time; None: the stream is over."""
 
 
 def refusal(request: HttpRequest) -> HttpResponse | None:
-    """Return what a request that can't be for a stream is answered with.
+    """Return the answer to a request that is invalid for a stream; None: the request is valid.
 
     Raises:
-        ImproperlyConfigured: the server is none for ASGI.
+        ImproperlyConfigured: the server is no ASGI server.
     """
     if not isinstance(request, ASGIRequest):
         raise ImproperlyConfigured(
@@ -64,8 +64,9 @@ async def answer_of(authorize: Callable[..., Any] | None, *arguments: Any) -> An
     """Return the answer of the project's function; False: there is no function.
 
     Raises:
-        TransactionLeftOpen: it left one open in its thread, which other requests share.
-        RuntimeError: it wanted to end the process.
+        TransactionLeftOpen: the function left a transaction open in its thread, which other
+            requests share.
+        RuntimeError: the function raised an error that would end the process.
     """
     if authorize is None:
         return False
@@ -75,25 +76,25 @@ async def answer_of(authorize: Callable[..., Any] | None, *arguments: Any) -> An
         answer = await sync_to_async(guard.call)(authorize, *arguments)
         return await answer if inspect.isawaitable(answer) else answer
     except (SystemExit, KeyboardInterrupt, GeneratorExit) as error:
-        # It would end the server's loop, and with it all other streams.
+        # The error would end the server's event loop, and with it all other streams.
         raise RuntimeError(f"authorize ended with {type(error).__name__}.") from error
 
 
 def denied() -> HttpResponse:
-    """Return the answer to who may not see it."""
+    """Return the answer to an unauthorized request."""
     return refused(DENIED, status=403)
 
 
 def refused(text: str, *, status: int) -> HttpResponse:
-    """Return an answer in plain text. A browser does not come back after one."""
+    """Return an answer in plain text, after which a browser does not connect again."""
     return HttpResponse(text, status=status, content_type="text/plain; charset=utf-8")
 
 
 def respond(
     request: HttpRequest, make: Callable[[], Streamed], *, alias: str, heartbeat: timedelta
 ) -> StreamingHttpResponse:
-    """Return the response that streams to one client, which is made when the stream begins."""
-    # GZipMiddleware would hold events back until a block is full.
+    """Return the response that streams to one client. `make` is called when the stream begins."""
+    # GZipMiddleware would hold events back until it has a full block.
     request.META.pop("HTTP_ACCEPT_ENCODING", None)
     return StreamingHttpResponse(
         _stream(make, alias, heartbeat.total_seconds()),
@@ -105,7 +106,8 @@ def respond(
 async def _stream(
     make: Callable[[], Streamed], alias: str, heartbeat: float
 ) -> AsyncIterator[bytes]:
-    # A response that no server iterates over never gets here: so nothing is left of it.
+    # This code runs only when a server iterates over the response. So an unused response
+    # leaves no client behind.
     _let_thread_go()
     # From here on nothing may call sync_to_async: that would make a thread for the whole stream.
     client = make()
@@ -119,10 +121,10 @@ async def _stream(
 
 
 def _let_thread_go() -> None:
-    """End the thread that this request's synchronous code had, and its database connections.
+    """End the thread of this request's synchronous code, and the thread's database connections.
 
-    asgiref keeps it until the response ends. For a stream that is hours: a thread, and a connection
-    of the database, for each open page whose session was looked up.
+    asgiref keeps the thread until the response ends, and a stream lasts for hours. So each open
+    page whose session was read would keep a thread and a database connection.
     """
     context = SyncToAsync.thread_sensitive_context.get(None)
     if context and (executor := SyncToAsync.context_to_thread_executor.pop(context, None)):
@@ -131,9 +133,9 @@ def _let_thread_go() -> None:
 
 
 def outside_transactions(view: View) -> View:
-    """Return a view that ATOMIC_REQUESTS, which Django refuses for async views, leaves alone.
+    """Return a view outside of ATOMIC_REQUESTS, which Django refuses for async views.
 
-    A stream lasts for hours: no transaction may.
+    A stream lasts for hours, and a transaction must not.
     """
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
@@ -141,19 +143,19 @@ def outside_transactions(view: View) -> View:
 
 
 def as_seconds(name: str, value: Any) -> timedelta:
-    """Return a duration of a view.
+    """Return an option of a view as a duration.
 
     Raises:
-        ValueError: it can't be.
+        ValueError: the value is no valid duration.
     """
     return checked_option(as_duration, name, value)
 
 
 def parsed(name: str, text: str) -> Mapping[str, Any]:
-    """Return the JSON object of a parameter.
+    """Return a parameter's JSON object as a dict.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no JSON object.
     """
     try:
         value = json.loads(text)
@@ -165,10 +167,10 @@ def parsed(name: str, text: str) -> Mapping[str, Any]:
 
 
 def checked_hook(authorize: Any) -> None:
-    """Say no to what can't be asked.
+    """Refuse an `authorize` that is no function.
 
     Raises:
-        TypeError: it is no function.
+        TypeError: the value is neither a function nor None.
     """
     if authorize is not None and not callable(authorize):
         raise TypeError(f"authorize={shown(authorize)}: it must be a function.")

@@ -1,4 +1,4 @@
-"""What reads the database for all clients of a process, in one thread, on one connection."""
+"""The service that reads the database for all clients of a process, on one connection."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ C = TypeVar("C", bound=Client)
 S = TypeVar("S", bound="StreamSource[Any]")
 
 LINGER = timedelta(seconds=1)
-"""How long it waits for another client after the last one. DROP DATABASE waits for 5 s."""
+"""The wait for another client after the last one; shorter than the 5 s of DROP DATABASE."""
 LONGEST_BACKOFF = timedelta(seconds=1)
-"""After failures: clients wait for the database, and see that it is back."""
+"""The longest delay after failures: clients wait for the return of the database."""
 
 
 class StreamSource(Service, Generic[C]):
-    """Serves the clients of one process and database, until there are none."""
+    """Serves the clients of one process and database, until the last one has left."""
 
     longest_backoff = LONGEST_BACKOFF
     longest_step = float("inf")
@@ -40,7 +40,7 @@ class StreamSource(Service, Generic[C]):
 
     @classmethod
     def serve(cls: type[S], alias: str, client: Any) -> S:
-        """Have the one of this process serve a client; call it from any thread."""
+        """Add a client to the source of this process; return the source. Any thread may call it."""
         with _lock:
             key = os.getpid(), cls, alias
             source = _open.get(key)
@@ -54,7 +54,7 @@ class StreamSource(Service, Generic[C]):
         return found
 
     def leave(self, client: C) -> None:
-        """Serve a client no more; doing so again is fine."""
+        """Remove a client; do nothing if it is removed already."""
         with self._lock:
             if client in self._coming:
                 self._coming.remove(client)
@@ -62,15 +62,15 @@ class StreamSource(Service, Generic[C]):
             self._idle_since = monotonic()
 
     def _forget(self, client: C) -> None:
-        """Leave a client out. The lock is held."""
+        """Remove a client. The caller holds the lock."""
         raise NotImplementedError
 
     def _is_unused(self) -> bool:
-        """Return whether there are no clients. The lock is held."""
+        """Return whether there are no clients. The caller holds the lock."""
         raise NotImplementedError
 
     def has_ended(self) -> bool:
-        """End if there was no client for long enough; return whether that is so."""
+        """End the source if it has had no client for LINGER; return whether it has ended."""
         with _lock, self._lock:
             if self._coming or not self._is_unused():
                 return False
@@ -83,7 +83,7 @@ class StreamSource(Service, Generic[C]):
             return True
 
     def tell(self, loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-        """Have an event loop call something; forget its clients if it is closed."""
+        """Let an event loop call a function; forget the loop's clients if it is closed."""
         try:
             loop.call_soon_threadsafe(call)
         except RuntimeError:
@@ -92,7 +92,7 @@ class StreamSource(Service, Generic[C]):
                     self._forget(client)
 
     def _each_of(self, loop: asyncio.AbstractEventLoop) -> list[C]:
-        """Return the clients of a loop. The lock is held."""
+        """Return the clients of a loop. The caller holds the lock."""
         raise NotImplementedError
 
     def finish(self) -> None:
@@ -101,7 +101,7 @@ class StreamSource(Service, Generic[C]):
 
 
 def is_unused() -> bool:
-    """Return whether this process serves no client: for tests, which stop their server."""
+    """Return whether this process serves no client. Tests call it after stopping their server."""
     with _lock:
         each = [source for (pid, *_), source in _open.items() if pid == os.getpid()]
     for source in each:
@@ -112,7 +112,7 @@ def is_unused() -> bool:
 
 
 def end_all() -> None:
-    """End what this process reads: for tests, which empty the tables."""
+    """End all sources of this process, for tests that empty the tables."""
     with _lock:
         each = [source for (pid, *_), source in _open.items() if pid == os.getpid()]
         _open.clear()
@@ -124,10 +124,10 @@ def end_all() -> None:
 
 _lock = threading.Lock()
 _open: dict[tuple[int, type, str], Any] = {}
-"""By process, too: a forked child has no thread that reads."""
+"""The key contains the process, because a forked child has no reading thread."""
 
 if hasattr(os, "register_at_fork"):
-    # If another thread held the lock at the fork, it would stay locked in the child for ever.
+    # If another thread held the lock at the fork, the lock would stay locked in the child.
     os.register_at_fork(
         before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
     )

@@ -1,7 +1,7 @@
-"""The format text/event-stream, as the HTML standard has it (§9.2): pure functions.
+"""The format text/event-stream of the HTML standard (§9.2), as pure functions.
 
-A block ends with an empty line. Its `id` is what a browser sends as Last-Event-ID when it comes
-back; a block without `data` moves that, and calls no handler.
+A block ends with an empty line. When a browser connects again, it sends the last `id` as
+Last-Event-ID. A block without `data` changes that id, and calls no handler.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pgqueue.events.recorded import RecordedEvent
 from pgqueue.values.instants import aware
 
 RESET = "pgqueue.reset"
-"""The event that says: some were missed, and can't be sent."""
+"""The event that announces the loss of missed events."""
 READY = "pgqueue.ready"
-"""The event that says: what was missed has come, and from now on all comes."""
+"""The event behind the missed events: from here on, the browser gets all events."""
 CONTENT_TYPE = "text/event-stream; charset=utf-8"
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def block(data: str, *, event: str = "", id: object = "") -> bytes:
-    """Return an event: its handlers are those of its name, or `onmessage`."""
+    """Return an event. A browser calls the handlers of its name; without one, `onmessage`."""
     lines = [f"event: {_in_one_line(event)}"] if event else []
     lines += [f"id: {_in_one_line(str(id))}"] if id != "" else []
     lines += [f"data: {line}" for line in LINE_END.split(data)]
@@ -31,17 +31,17 @@ def block(data: str, *, event: str = "", id: object = "") -> bytes:
 
 
 def comment(text: str) -> bytes:
-    """Return what no handler sees."""
+    """Return a comment, which browsers ignore."""
     return f": {_in_one_line(text)}\n\n".encode()
 
 
 def position(id: object) -> bytes:
-    """Move what a browser sends as Last-Event-ID, without an event."""
+    """Return a block that changes a browser's Last-Event-ID, without an event."""
     return f"id: {_in_one_line(str(id))}\n\n".encode()
 
 
 def retry(delay: timedelta) -> bytes:
-    """Say how long a browser waits before it connects again."""
+    """Return a line with a browser's delay before it connects again."""
     return f"retry: {delay // timedelta(milliseconds=1)}\n\n".encode()
 
 
@@ -51,8 +51,8 @@ def id_of(position: int, mark: str) -> str:
 
 
 def recorded(event: RecordedEvent, *, mark: str) -> bytes:
-    """Return an event of the log: named by its topic; its id is its position and mark."""
-    # PostgreSQL's text of the payload stands as it is: it may be large, and is not ours to read.
+    """Return an event of the log: its name is the topic, its id the position and the mark."""
+    # PostgreSQL's text of the payload is sent unchanged: it may be large, and needs no parsing.
     head = json.dumps(
         {
             "position": event.position,
@@ -67,13 +67,13 @@ def recorded(event: RecordedEvent, *, mark: str) -> bytes:
 
 
 def reset(reason: str, *, last_event_id: str, position: int, mark: str) -> bytes:
-    """Return the event that says that some are missing after what a browser has seen.
+    """Return the event that announces the loss of missed events.
 
     Args:
-        reason: a word.
-        last_event_id: what it sent.
-        position: where it goes on.
-        mark: of this position.
+        reason: the reason as one word.
+        last_event_id: the browser's Last-Event-ID.
+        position: the position after which the stream goes on.
+        mark: the mark of this position.
     """
     told: dict[str, Any] = {
         "reason": reason,
@@ -84,11 +84,11 @@ def reset(reason: str, *, last_event_id: str, position: int, mark: str) -> bytes
 
 
 def ready(position: int, *, mark: str) -> bytes:
-    """Return the event that says that all comes that is published after a position."""
+    """Return the event that promises all events after a position."""
     id = id_of(position, mark)
     return block(json.dumps({"position": position}), event=READY, id=id)
 
 
 def _in_one_line(text: str) -> str:
-    """Leave out what would begin another field, or have a browser ignore the id."""
+    """Return a text without line ends, which begin a field, and NUL, which voids an id."""
     return re.sub(r"[\r\n\x00]", " ", text)

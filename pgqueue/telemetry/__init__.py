@@ -1,4 +1,4 @@
-"""Traces and metrics of OpenTelemetry: from where a message is enqueued to each of its runs."""
+"""OpenTelemetry's traces and metrics of messages, from the enqueueing to each run."""
 
 try:
     import opentelemetry.trace  # noqa: F401

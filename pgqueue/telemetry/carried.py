@@ -1,4 +1,4 @@
-"""The context of a trace as it travels: in the metadata of messages and events."""
+"""The context of a trace in the metadata of messages and events."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pgqueue.engine.values import Claim
 EMPTY = "{}"
 MESSAGE = "messaging.message.id"
 MOST_LINKS = 128
-"""Of a span: the SDK drops what is beyond."""
+"""The maximum of links of a span: the SDK drops further ones."""
 
 Carrier = Mapping[str, Any]
 
 
 class MessageOrigin(NamedTuple):
-    """Where messages come from.
+    """The origin of messages: the spans that stored them.
 
     Attributes:
-        parent: the context that goes on; an empty one if there is none, or more than one.
-        links: to the spans that made the messages.
+        parent: the context of the one span; an empty context if there is no span, or several.
+        links: the links to the spans.
     """
 
     parent: Context
@@ -33,19 +33,19 @@ class MessageOrigin(NamedTuple):
 
 
 def added(carrier: Carrier, text: str) -> str:
-    """Return metadata as a JSON object's text, with the context of a trace added.
+    """Return a JSON object's text of metadata, with the context of a trace added.
 
-    Metadata that has one already, which the user gave, keeps that.
+    Metadata in which the user has set a context stay unchanged.
     """
     given = json.loads(text)
     return text if not carrier or _carries(given) else json.dumps({**given, **carrier})
 
 
 def origin(carriers: Iterable[Carrier]) -> MessageOrigin:
-    """Return where messages with these metadata come from."""
+    """Return the origin of messages with these metadata."""
     found = {}
     for carrier in carriers:
-        # What users have written may be of any type.
+        # Users' metadata may have values of any type.
         context = propagate.extract(
             {k: v for k, v in carrier.items() if isinstance(v, str)}, Context()
         )
@@ -76,12 +76,12 @@ def links_to(messages: Iterable[tuple[int, str]]) -> list[Link]:
 
 
 def carriers_of(claim: Claim, metadata: Carrier) -> list[Carrier]:
-    """Return the metadata that say where a message comes from: its own, or those of its events."""
+    """Return the metadata with the origin of a message: its own, or its events' metadata."""
     if not metadata:
         return []
     if _carries(metadata) or not claim.payload:
         return [metadata]
-    # A message that a subscription has made: parsed only where there is something to find.
+    # A message of a subscription. Its payload is parsed only if it contains a field's name.
     fields = propagate.get_global_textmap().fields
     if "position" not in metadata or not any(
         f'"{each}"'.encode() in claim.payload for each in fields
@@ -91,7 +91,7 @@ def carriers_of(claim: Claim, metadata: Carrier) -> list[Carrier]:
 
 
 def events_of(claim: Claim) -> list[dict[str, Any]]:
-    """Return the events that a subscription has put into a message, as parsed JSON."""
+    """Return the events of a subscription's message, as parsed JSON."""
     payload = json.loads(claim.payload or b"null")
     if isinstance(payload, dict) and "args" in payload:
         payload = next(iter(payload["args"]), None)

@@ -1,4 +1,4 @@
-"""Gauges of the whole queue: the figures for Prometheus, as OpenTelemetry has them."""
+"""Gauges of the whole queue: the Prometheus figures for OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ UNITS: Mapping[str, str] = {
     "scrape_failed": "1",
     "scrape_left_out": "1",
 }
-"""The gauges of `metrics.fleet`, without their prefix."""
+"""The gauges of `metrics.fleet`, without the prefix of their names."""
 FRESH = 1.0
-"""Seconds for which what was read is good: all gauges of a collection are asked within that."""
+"""Seconds for which the read figures hold. One collection asks all gauges within this time."""
 
 _observed: set[str] = set()
 
@@ -56,18 +56,18 @@ _observed: set[str] = set()
 def observe_queue(
     *, database: str | None = None, meter_provider: MeterProvider | None = None
 ) -> None:
-    """Have this process report depth, age and lag of the whole queue; doing it again is fine.
+    """Report depth, age and lag of the whole queue from this process; a repeated call is harmless.
 
-    The figures are those of `pgqueue.metrics`, which names and explains them, with dots:
-    `pgqueue.messages`, `pgqueue.oldest_ready_age`. They are read from the tables, on a connection
-    of its own, whenever the exporter collects. Where several processes do, take the greatest.
+    `pgqueue.metrics` explains the figures; here their names have dots: `pgqueue.messages`,
+    `pgqueue.oldest_ready_age`. The process reads them from the tables, on a separate connection,
+    whenever the exporter collects. If several processes report them, use the maximum.
 
     Args:
-        database: the alias of the queue's database, if not the one of `PGQUEUE`.
-        meter_provider: None: OpenTelemetry's global one.
+        database: the alias of the queue's database, if it is not the one of `PGQUEUE`.
+        meter_provider: OpenTelemetry's provider of meters; None: the global one.
 
     Raises:
-        ImportError: prometheus_client is not installed, which the figures are made with.
+        ImportError: prometheus_client, which makes the figures, is not installed.
     """
     try:
         import prometheus_client  # noqa: F401
@@ -91,12 +91,12 @@ def observe_queue(
 
 
 def forget() -> None:
-    """Have all gauges report nothing any more: OpenTelemetry can't remove them."""
+    """Make all gauges report no more values, since OpenTelemetry cannot remove gauges."""
     _observed.clear()
 
 
 class _Figures:
-    """Reads the figures of a queue once for all gauges that are asked together."""
+    """Reads the figures of a queue once for all gauges of a collection."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
@@ -105,7 +105,7 @@ class _Figures:
         self._found: Mapping[str, list[Observation]] = {}
 
     def teller_of(self, name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
-        """Return what tells one gauge."""
+        """Return the callback of one gauge."""
 
         def tell(options: CallbackOptions) -> Iterable[Observation]:
             if self._alias not in _observed:
@@ -122,12 +122,12 @@ class _Figures:
         try:
             self._found = _read(self._alias)
         except (Error, psycopg.Error, PGQueueError) as error:
-            logger.warning("The figures of the queue can't be told: %s", error)
+            logger.warning("Reading the figures of the queue failed: %s", error)
         self._read_at = monotonic()
 
 
 def _read(alias: str) -> Mapping[str, list[Observation]]:
-    # Others need no prometheus_client.
+    # Imported here, as only this function needs prometheus_client.
     from pgqueue.metrics.exposition import PATIENCE
     from pgqueue.metrics.fleet import Fleet
 

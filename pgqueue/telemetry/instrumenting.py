@@ -1,4 +1,4 @@
-"""Begin to trace and to measure this process, and end it."""
+"""Begin and end the tracing and measuring of this process."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ FLOW = "messaging.pgqueue.flow.id"
 def instrument(
     *, tracer_provider: TracerProvider | None = None, meter_provider: MeterProvider | None = None
 ) -> None:
-    """Trace and measure what this process enqueues, publishes and runs; doing it again is fine.
+    """Trace and measure enqueueing, publishing and runs; a repeated call is harmless.
 
-    Call it once in each process, in `AppConfig.ready()`. What stores messages has a span of the
-    kind PRODUCER, whose context travels in their metadata; each attempt has one of the kind
-    CONSUMER, which is its child and linked to it.
+    Call it once in each process, in `AppConfig.ready()`. Storing messages makes a span of the kind
+    PRODUCER, and the messages carry its context in their metadata. Each attempt makes a span of
+    the kind CONSUMER, which is a child of the first one and linked to it.
 
     Args:
-        tracer_provider, meter_provider: None: OpenTelemetry's global ones. Where none is
-            configured, nothing is recorded, and messages carry the context that is current.
+        tracer_provider, meter_provider: OpenTelemetry's providers; None: the global ones. If
+            none is configured, no span is recorded, and messages carry the current context.
     """
     if tracing.tracer is None:
         tracer = trace.get_tracer(NAME, VERSION, tracer_provider)
@@ -62,7 +62,7 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Trace and measure no more, and observe no queue."""
+    """End the tracing and measuring, and the gauges of queues."""
     forget()
     instrumented, tracing.tracer = tracing.tracer, None
     if isinstance(instrumented, _Instrumented):
@@ -71,7 +71,7 @@ def uninstrument() -> None:
 
 @contextmanager
 def processing(*received: Delivery | RecordedEvent) -> Iterator[Span]:
-    """Have a span around what is done with deliveries, or with events that were read.
+    """Make a span around the processing of deliveries or of read events.
 
         with receive("mail", wait=5) as deliveries:
             for delivery in deliveries:
@@ -79,7 +79,7 @@ def processing(*received: Delivery | RecordedEvent) -> Iterator[Span]:
                     post(delivery.payload)
                     delivery.complete()
 
-    Where a span is current already, that is its parent. Without `instrument()`, nothing is done.
+    A current span becomes its parent. Without `instrument()`, it does nothing.
     """
     instrumented = tracing.tracer
     if not isinstance(instrumented, _Instrumented) or not received:
@@ -90,7 +90,7 @@ def processing(*received: Delivery | RecordedEvent) -> Iterator[Span]:
 
 
 class _Instrumented:
-    """Answers for `tracing`."""
+    """Makes the spans for `tracing`."""
 
     def __init__(self, tracer: trace.Tracer, instruments: Instruments) -> None:
         self._tracer = tracer
@@ -114,11 +114,11 @@ class _Instrumented:
         return _RunSpan(self._tracer, self._instruments, context)
 
     def handling(self, group: str, events: Sequence[RecordedEvent]) -> AbstractContextManager[Any]:
-        """Return the span in which a group's handler handles events."""
+        """Return the span of a group's handler for some events."""
         return self._events(events, {"messaging.consumer.group.name": group})
 
     def processing(self, received: Sequence[Delivery | RecordedEvent]) -> Processing:
-        """Return the span in which a program processes what it has received."""
+        """Return the span in which a program processes deliveries or events."""
         deliveries = [each for each in received if isinstance(each, Delivery)]
         events = [each for each in received if isinstance(each, RecordedEvent)]
         if not deliveries:
@@ -154,7 +154,7 @@ class _Instrumented:
         )
 
     def prepare(self, context: TaskContext) -> None:
-        """Read what the message of a flow waited for: its span is linked to that."""
+        """Read the origins of a message's parents in a flow, for the links of its span."""
         claim = context.claim
         if claim.flow_id is not None:
             context.waited_for = flows.origins(
@@ -167,7 +167,7 @@ class _Instrumented:
             self._instruments.ended(context.claim.channel, context.task.name, ending)
 
     def headers(self) -> Mapping[str, str]:
-        """Return the header that names the current span; the rest is nobody else's business."""
+        """Return the header `traceparent` of the current span, without the other headers."""
         carrier: dict[str, str] = {}
         with harmless:
             TraceContextTextMapPropagator().inject(carrier)
@@ -193,12 +193,12 @@ class _RunSpan(Processing):
         self._context = context
 
     def failure(self, error: BaseException | None) -> BaseException | None:
-        """Return an error, if it is a failure: not where the message was to be cancelled."""
+        """Return an error if it is a failure of a message that was not cancelled, or None."""
         return None if self._context.cancelled else super().failure(error)
 
 
 def _origin_of(context: TaskContext) -> MessageOrigin:
-    """Return where a run's message comes from, with links to what it waited for."""
+    """Return the origin of a run's message, with links to the spans of its parents."""
     parent, links = origin(carriers_of(context.claim, context.metadata))
     if not context.waited_for:
         return MessageOrigin(parent, links)
@@ -228,6 +228,6 @@ def _metadata(event: RecordedEvent) -> Mapping[str, Any]:
 
 
 def _only(names: Iterable[str]) -> str | None:
-    """Return what all of them are; None: they differ."""
+    """Return the one name among these; None: the names differ."""
     found = set(names)
     return found.pop() if len(found) == 1 else None

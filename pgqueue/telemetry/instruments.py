@@ -1,4 +1,4 @@
-"""What is measured of each process: counts of messages, and how long they are processed."""
+"""The metrics of each process: counts of messages, and the durations of their processing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BOUNDS = (
     *(0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10),
     *(30, 60, 300, 1800, 3600),
 )
-"""In seconds: those of the semantic conventions, and more, since tasks take minutes."""
+"""In seconds: the bounds of the semantic conventions, and longer ones for tasks of minutes."""
 NOT_COUNTED = {"handed back", "closed"}
 
 
@@ -27,34 +27,34 @@ class Instruments:
         self._sent = meter.create_counter(
             "messaging.client.sent.messages",
             unit="{message}",
-            description="Messages and events that were to be stored.",
+            description="Messages and events that a producer tried to store.",
         )
         self._consumed = meter.create_counter(
             "messaging.client.consumed.messages",
             unit="{message}",
-            description="Runs of messages, by how they ended.",
+            description="Runs of messages, by their outcomes.",
         )
         self._durations = meter.create_histogram(
             "messaging.process.duration",
             unit="s",
-            description="What runs took, and handlers of events.",
+            description="Durations of runs, and of handlers of events.",
             explicit_bucket_boundaries_advisory=BOUNDS,
         )
 
     def sent(
         self, operation: str, channel: str | None, task: str | None, count: int, error: str | None
     ) -> None:
-        """Count messages that were stored, or could not be."""
+        """Count messages that were stored, or that failed to be."""
         self._sent.add(count, _labels(operation, channel, task, error))
 
     def processed(
         self, channel: str | None, task: str | None, seconds: float, error: str | None
     ) -> None:
-        """Measure one run."""
+        """Record the duration of one run."""
         self._durations.record(seconds, _labels("process", channel, task, error))
 
     def ended(self, channel: str, task: str, ending: Ending) -> None:
-        """Count a run by how it ended: in the words that the figures for Prometheus have."""
+        """Count a run by its outcome, in the words of the Prometheus figures."""
         if ending.word in NOT_COUNTED:
             return
         outcome = "dead" if isinstance(ending, Died) else ending.word
@@ -65,7 +65,7 @@ class Instruments:
 
 
 def name_of(error: BaseException) -> str:
-    """Return the class of an error, as `error.type` has it."""
+    """Return the name of an error's class for the attribute `error.type`."""
     return full_name(type(error))
 
 

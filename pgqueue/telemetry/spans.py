@@ -1,7 +1,7 @@
-"""The spans: one where messages are stored, one for each run. Each is a context manager.
+"""The spans of storing messages and of runs, as context managers.
 
-Their names and attributes are those of OpenTelemetry's semantic conventions for messaging. What
-fails here, such as a sampler, is logged, and changes nothing about the message.
+Their names and attributes follow OpenTelemetry's semantic conventions for messaging. An error in
+telemetry, for example in a sampler, is logged, and never affects the message.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ logger = logger_of("pgqueue")
 Attributes = dict[str, str | int]
 
 NO_FAILURES = (Defer, Discard, Cancel, CancelledError, GeneratorExit)
-"""What ends a run that has not failed."""
+"""The exceptions that end a run without a failure."""
 STORED = ("stored", "replaced")
 
 
 class _Harmless:
-    """Logs what is raised in the block: what is traced goes on."""
+    """Logs the errors of its block, so that the traced code goes on."""
 
     def __enter__(self) -> None: ...
 
@@ -51,11 +51,11 @@ harmless = _Harmless()
 
 
 class _Messaging:
-    """A span that is current in a block.
+    """A span that is the current one in its block.
 
     Args:
-        destination: the channel or the topic; None: there are several.
-        task: of the messages; None: they are events.
+        destination: the channel or the topic; None: several ones.
+        task: the task of the messages; None: they are events.
     """
 
     _span: Span = INVALID_SPAN
@@ -77,7 +77,7 @@ class _Messaging:
 
     @property
     def _channel(self) -> str | None:
-        # Topics may have ids in them, which would be a series each.
+        # Topics may contain ids, and each id would become a time series.
         return None if self._task is None else self._destination
 
     def _begin(
@@ -98,7 +98,7 @@ class _Messaging:
 
 
 class ProducerSpan(_Messaging):
-    """A span of the kind PRODUCER, whose context the messages carry. See `tracing.Sending`."""
+    """A span of the kind PRODUCER. The messages carry its context. See `tracing.Sending`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class ProducerSpan(_Messaging):
             if self._token is not None:
                 contexts.detach(self._token)
                 if failed is not None:
-                    # Its text may quote arguments. It is the caller's, who has it all.
+                    # Without the error's text, which may quote arguments. The caller gets the text.
                     self._span.set_attribute("error.type", failed)
                     self._span.set_status(Status(StatusCode.ERROR))
                 self._span.end()
@@ -144,7 +144,7 @@ class ProducerSpan(_Messaging):
         return given
 
     def stored(self, ids: Iterable[Any], came_of: Iterable[str]) -> None:
-        """Note what became of messages."""
+        """Note the outcomes of storing messages."""
         with harmless:
             if self._count == 1 and (id := next(iter(ids), None)):
                 self._span.set_attribute("messaging.message.id", str(id))
@@ -152,14 +152,14 @@ class ProducerSpan(_Messaging):
 
 
 class Processing(_Messaging):
-    """A span of the kind CONSUMER. It is a child of what made the message, and linked to it.
+    """A span of the kind CONSUMER, a child of the span that stored the message, and linked to it.
 
-    A span for several messages is linked to what made each of them, and begins a trace.
+    A span for several messages is linked to the span of each message, and begins a trace.
 
     Args:
-        origin: finds out where the messages come from.
-        hiding: returns what is kept out of the text of an error.
-        is_nested: a span that is current already is its parent.
+        origin: returns the origin of the messages.
+        hiding: returns the values to remove from the text of an error.
+        is_nested: whether the current span becomes the parent, if there is one.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Processing(_Messaging):
                 self._span.end()
 
     def failure(self, error: BaseException | None) -> BaseException | None:
-        """Return an error, if it is a failure."""
+        """Return an error if it is a failure, or None."""
         return None if isinstance(error, NO_FAILURES) else error
 
 
@@ -212,7 +212,7 @@ def named(operation: str, destination: str | None) -> str:
 
 
 def described(operation: str, destination: str | None, task: str | None) -> Attributes:
-    """Return the attributes that all spans have."""
+    """Return the common attributes of all spans."""
     attributes: Attributes = {
         "messaging.system": SYSTEM,
         "messaging.operation.name": operation,
@@ -226,7 +226,7 @@ def described(operation: str, destination: str | None, task: str | None) -> Attr
 
 
 def fail(span: Span, error: BaseException, name: str) -> None:
-    """Record the error that a span ends in."""
+    """Record the error at the end of a span."""
     span.record_exception(error)
     span.set_attribute("error.type", name)
     span.set_status(Status(StatusCode.ERROR, f"{type(error).__name__}: {error}"))

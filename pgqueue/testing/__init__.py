@@ -1,7 +1,8 @@
-"""Run messages, and look at what was enqueued, in tests: docs/guide/testing.md.
+"""Run messages, and check enqueued messages, in tests: docs/guide/testing.md.
 
-Everything is done on Django's connection and in the thread of the test, so that it works inside the
-transaction of a TestCase, which is never committed. pytest gets fixtures of these names.
+The functions use Django's connection and the thread of the test. So they work inside the
+transaction of a TestCase, which is never committed. A pytest plugin has fixtures with the same
+names.
 """
 
 from pgqueue.testing.assertions import assert_enqueued, assert_not_enqueued

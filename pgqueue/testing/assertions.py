@@ -1,4 +1,4 @@
-"""Say which messages wait: those that were enqueued and have neither begun nor ended."""
+"""Assertions on waiting messages: enqueued messages that have neither begun nor ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgqueue.values.number_checks import as_timedelta
 
 WAITING = (State.HELD, State.SCHEDULED, State.READY)
 NEAR = timedelta(seconds=1)
-"""How exact `run_after` is compared."""
+"""The tolerance for comparing `run_after`."""
 SHOWN = 10
 
 
@@ -39,17 +39,18 @@ def assert_enqueued(
     A message waits while it is ready, delayed, waiting for a retry, or held.
 
     Args:
-        task: a task, one of `django.tasks`, or the import path of one.
-        args, kwargs: of the call. Arguments count the same by position and by name, and defaults
-            count as given. Without both, any call matches.
-        run_after: an aware datetime at which it becomes due; or seconds or a timedelta from when it
-            was enqueued. Compared to the second.
-        count: exactly as many; None: one or more.
-        channel, key: where it is.
-        database: the alias of the queue's database, if not the task's own.
+        task: a task of pgqueue or of `django.tasks`, or its import path.
+        args, kwargs: the arguments of the call. Arguments match by position and by name, and
+            defaults count as given. Without both, any call matches.
+        run_after: the aware datetime at which the message becomes due; or the seconds or the
+            timedelta from its enqueueing. The tolerance is one second.
+        count: the exact number of messages; None: one or more.
+        channel, key: the channel and the key of the message.
+        database: the alias of the queue's database, if it is not the task's own.
 
     Raises:
-        AssertionError: fewer or more wait. Its text lists the messages of the task that do.
+        AssertionError: fewer or more messages wait. Its text lists the waiting messages of
+            the task.
         UnknownTask: no task has this import path.
     """
     declared = _declared(task)
@@ -84,7 +85,7 @@ def assert_not_enqueued(
         task, args, kwargs, run_after, channel, key, database: as for `assert_enqueued`.
 
     Raises:
-        AssertionError: one does.
+        AssertionError: a matching message waits.
         UnknownTask: no task has this import path.
     """
     assert_enqueued(
@@ -100,7 +101,7 @@ def assert_not_enqueued(
 
 
 def _declared(task: Any) -> Task[Any, Any]:
-    """Return our task for one of ours, one of django.tasks, or an import path."""
+    """Return pgqueue's task for a task of pgqueue or django.tasks, or an import path."""
     if isinstance(task, Task):
         return task
     name = task if isinstance(task, str) else getattr(task, "module_path", repr(task))

@@ -21,23 +21,23 @@ from pgqueue.models import Message
 from pgqueue.states import State
 
 LEASE = timedelta(hours=1)
-"""No heartbeat renews it."""
+"""Long, because no heartbeat renews the lease."""
 PAGE = 10
 JSON = ("payload", "metadata", "options", "progress")
 LIMITS = ("idle_in_transaction_session_timeout", "lock_timeout")
 
 
 def claim_next(alias: str, worker_id: UUID) -> Claim | None:
-    """Claim the ready message with the highest priority, of these the earliest.
+    """Claim the ready message with the highest priority, and the earliest due time among them.
 
-    Messages that a worker would not claim now are passed over: their channel is paused, a policy or
-    the order of their key keeps them back, or their time is over.
+    It passes over messages that a worker would not claim now. Their channel is paused, a policy or
+    the order of their key keeps them back, or they have expired.
     """
     with _lend(alias) as connection:
         _tidy(connection)
         tried = set()
         for message in _ready(alias):
-            # A claim looks at the whole governed channel, or at all that follows in a free lane.
+            # One claim covers a whole governed channel, or all later messages of a free lane.
             place = (message.channel, None if message.governed else message.key)
             if place in tried:
                 continue
@@ -52,7 +52,7 @@ def claim_next(alias: str, worker_id: UUID) -> Claim | None:
 
 
 def _ready(alias: str) -> Iterator[Message]:
-    """Yield ready messages in the order in which they are to run; nearly always the first is it."""
+    """Yield ready messages in the order of their runs. Nearly always the first is claimed."""
     ready = Message.objects.using(alias).filter(state=State.READY).order_by("rank", "run_at", "id")
     ready = ready.only("channel", "key", "rank", "run_at", "governed")
     for start in count(0, PAGE):
@@ -63,7 +63,7 @@ def _ready(alias: str) -> Iterator[Message]:
 
 
 def _tidy(connection: Connection) -> None:
-    """Do what duties and the router do before a worker claims."""
+    """Do the work of the duties and of the router that precedes a claim."""
     promote.promote(connection)
     expire.expire(connection)
     expire.forget(connection)
@@ -91,7 +91,7 @@ def _claim_free(connection: Connection, message: Message, worker_id: UUID) -> li
 
 
 def _claim_governed(connection: Connection, channel: str, worker_id: UUID) -> list[Claim]:
-    """Claim from the first lane of the channel that has room."""
+    """Claim from the channel's first lane with a free place."""
     after, until = governed.EVERY_TURN, None
     while True:
         served = governed.claim(
@@ -111,14 +111,14 @@ def _claim_governed(connection: Connection, channel: str, worker_id: UUID) -> li
 
 @contextmanager
 def _lend(alias: str) -> Iterator[Connection]:
-    """Lend Django's connection; what the verbs set for a transaction is not left in the test's."""
+    """Lend Django's connection, and restore the transaction's settings afterwards."""
     is_inside = connections[alias].in_atomic_block
     with borrow(alias) as connection:
         if not is_inside:
             yield connection
             return
-        # Without a statement before them, psycopg would take the verbs' savepoints for the whole
-        # transaction, and commit.
+        # Without a statement before the verbs, psycopg would take their first savepoint for the
+        # whole transaction, and commit it.
         [before] = connection.execute(
             "SELECT array[" + ", ".join(f"current_setting('{each}')" for each in LIMITS) + "]"
         ).fetchone() or [[]]
@@ -128,7 +128,7 @@ def _lend(alias: str) -> Iterator[Connection]:
 
 
 def _with_bytes(claim: Claim) -> Claim:
-    """Return the claim as a worker's connection would: Django's returns JSON as text."""
+    """Return a claim with JSON as bytes, as in a worker. Django's connection returns text."""
     changed: dict[str, Any] = {
         name: value.encode() for name in JSON if isinstance(value := getattr(claim, name), str)
     }

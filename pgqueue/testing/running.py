@@ -1,4 +1,4 @@
-"""Run messages here and now: each is claimed, run and settled as a worker does it."""
+"""Claim, run and settle messages in a test, as a worker does."""
 
 from __future__ import annotations
 
@@ -41,27 +41,28 @@ from pgqueue.worker.timeouts import Timeouts
 def run_all(
     *, retries: bool = False, raise_errors: bool = False, database: str | None = None
 ) -> list[TaskResult[Any]]:
-    """Run every message that is ready, in this thread and on Django's connection, until none is.
+    """Run all ready messages, in this thread and on Django's connection, until none is left.
 
-    Messages that are enqueued meanwhile are run, too. Higher priorities run first, then those that
-    were due earlier. What a worker would not run now, stays: delayed and held messages, retries,
-    paused channels, and what a policy or the order of a key keeps back.
+    Messages that are enqueued meanwhile are run, too. Messages with a higher priority run first,
+    then messages that were due earlier. A message stays if a worker would not run it now, because
+    of a delay, a hold, a pending retry, a paused channel, a policy, or the order of its key.
 
-    In a transaction, such as that of a TestCase, each run has a savepoint: an error of the database
-    in a task undoes what that run wrote, and nothing else.
+    In a transaction, for example in a TestCase, each run has a savepoint: after a database error in
+    a task, only the writes of this run are undone.
 
     Args:
-        retries: run failed messages again at once, without the delay of their backoff, until they
-            succeed or are dead.
-        raise_errors: raise the first error of a task; with `retries`, of a dead message.
-        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+        retries: whether to run failed messages again at once, without the delay of their
+            backoff, until they succeed or are dead.
+        raise_errors: whether to raise the first error of a task; with `retries`, of a dead
+            message.
+        database: the alias of the queue's database, if it is not the one of `PGQUEUE`.
 
     Returns:
-        The message of each run, in the order of the runs, as it was stored after the run: `task`,
-        `args`, `kwargs`, `status`, `return_value` and `errors` tell what happened.
+        The message of each run as it is stored after the run, in the order of the runs. See its
+        `task`, `args`, `kwargs`, `status`, `return_value` and `errors`.
 
     Raises:
-        Exception: what a task raised, if that is asked for.
+        Exception: the error of a task, with `raise_errors`.
     """
     ran = []
     with _Bench.opened(database or settings().database) as bench:
@@ -78,11 +79,12 @@ def run_all(
 def immediate(*, retries: bool = False, raise_errors: bool = False) -> Iterator[None]:
     """Run the messages of tasks as soon as they are enqueued in the block, as by `run_all()`.
 
-    `enqueue()` returns after the run, and its result tells how that ended. With enqueue_on_commit a
-    message is run when it is stored. Delayed and held messages stay; raw ones wait for `run_all()`.
+    `enqueue()` returns after the run, and its result has the outcome. With enqueue_on_commit a
+    message is run when it is stored. Delayed and held messages stay; raw messages wait for
+    `run_all()`.
 
     Args:
-        retries, raise_errors: as for `run_all`. An error is raised by `enqueue()`.
+        retries, raise_errors: as for `run_all`. `enqueue()` raises the error.
     """
 
     def run(results: Sequence[TaskResult[Any]]) -> None:
@@ -108,7 +110,7 @@ class _Ran:
 
 @dataclass(frozen=True)
 class _Bench:
-    """What one call of run_all works with: a runner such as a worker's."""
+    """The tools of one call of `run_all`, with a runner as in a worker."""
 
     alias: str
     runner: Runner
@@ -129,14 +131,14 @@ class _Bench:
             timeouts.stop()
 
     def run_next(self) -> _Ran | None:
-        """Claim, run and settle one message; return None if there is none."""
+        """Claim, run and settle one message, and return it; None: no message is ready."""
         while claim := claim_next(self.alias, self.worker_id):
             leased = LeasedMessage(claim, monotonic())
             with _savepoints():
                 ending = self.runner.run(leased)
             self._settle(leased, ending)
             task = registry.get(leased.claim.task)
-            # It was not run: no task, or no handler, has this name here.
+            # Without a task or a handler of this name here, the message was not run.
             if task is not None and not isinstance(ending, HandedBack):
                 return _Ran(claim, ending, self._result(task, leased.claim))
         return None
@@ -159,7 +161,7 @@ class _Bench:
         try:
             args, kwargs = task.codec.decode(claim.payload or b"")
         except Exception:
-            # They don't fit the task; or the task has deleted the row of a model instance.
+            # The arguments don't fit the task, or the task has deleted a model instance's row.
             args, kwargs = [], {}
         result = TaskResult(task, args, kwargs)
         result.id = str(claim.id)
@@ -170,7 +172,7 @@ class _Bench:
 
 @contextmanager
 def _savepoints() -> Iterator[None]:
-    """Keep the transactions that are open in this thread usable, whatever the block does there."""
+    """Keep this thread's open transactions usable after database errors in the block."""
     around = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
     marks = [(each, each.savepoint() or "") for each in around]
     try:
@@ -178,7 +180,7 @@ def _savepoints() -> Iterator[None]:
     finally:
         for wrapper, mark in reversed(marks):
             if _is_broken(wrapper):
-                wrapper.needs_rollback = False  # or Django refuses this statement, too
+                wrapper.needs_rollback = False  # otherwise, Django refuses the rollback, too
                 wrapper.savepoint_rollback(mark)
             else:
                 wrapper.savepoint_commit(mark)

@@ -19,15 +19,15 @@ INSTANTS: dict[type[Model], list[str]] = {
 
 
 def advance(by: timedelta | float, *, database: str | None = None) -> None:
-    """Move the stored times of the queue back, as if so much time had passed.
+    """Move the stored times of the queue back by a duration, as if it had passed.
 
     Delayed messages and retries become due, held messages and messages with an expiry time expire,
-    remembered dedupe keys are forgotten, and rates allow the next starts. Nothing is run: call
-    `run_all()` then. Neither the clocks of Python and PostgreSQL change, nor the schedules.
+    remembered dedupe keys are forgotten, and rates allow the next starts. No message is run: call
+    `run_all()` after it. The clocks of Python and PostgreSQL and the schedules do not change.
 
     Args:
         by: seconds or a timedelta, 0 or longer.
-        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+        database: the alias of the queue's database, if it is not the one of `PGQUEUE`.
 
     Raises:
         ValueError: `by` is negative.

@@ -195,7 +195,7 @@ class TestMake:
         try:
             with (
                 by_wal(REPLICATION_SLOT=other),
-                pytest.raises(CommandError, match="name another one in PGQUEUE"),
+                pytest.raises(CommandError, match="set another name in PGQUEUE"),
             ):
                 told("--make")
         finally:
@@ -237,7 +237,7 @@ def test_a_slot_that_has_to_wait_says_for_what(
     with other.transaction():
         other.execute("SELECT pg_current_xact_id()")
         connection.execute("SET statement_timeout = '300ms'")
-        with pytest.raises(slots.FeedUnavailable, match="waits for transactions"):
+        with pytest.raises(slots.FeedUnavailable, match="waits for earlier transactions"):
             slots.make(connection, slot, "tests")
 
 

@@ -3,8 +3,8 @@
     from pgqueue.compat.celery import shared_task       # from celery import shared_task
 
 Modules have the names that they have in Celery: `schedules`, `signals`, `exceptions`, `result`,
-`states` and `utils.log`. Words are taken over; what does the work is `pgqueue.task` and its engine.
-What can't be taken over is an error that says what to do instead.
+`states` and `utils.log`. The names are Celery's; `pgqueue.task` and its engine do the work.
+A name without an equivalent raises `Unsupported`, whose message names the alternative.
 """
 
 from pgqueue.compat.celery import (  # noqa: F401

@@ -1,4 +1,4 @@
-"""The app and the task of this moment, under the names of Celery's module."""
+"""The current app and the running task, under the names of Celery's module."""
 
 from pgqueue.compat.celery import absent, current_app, current_task
 from pgqueue.compat.celery.app import app_or_default

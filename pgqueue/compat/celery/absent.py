@@ -1,4 +1,4 @@
-"""What Celery has and this has not: importing it is an error that says what to do instead."""
+"""Celery's modules and names without an equivalent: an import raises an error with advice."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ PACKAGE = "pgqueue.compat.celery."
 WORKER = "`manage.py runworker` is the worker: use the signals, or handlers such as on_failure()"
 STORE = "messages and results are rows of PGQUEUE['DATABASE']: use AsyncResult"
 LOGGING = "configure Django's LOGGING; pgqueue.logs adds the task and the message to records"
-SECURITY = "messages are rows of your database: its roles say who may read them"
+SECURITY = "messages are rows of your database: its roles limit the readers"
 EVENTS = "the admin, metrics and signals take the place of events"
 APP = "import Celery, Task, shared_task and current_app from pgqueue.compat.celery"
 HELPERS = "helpers of Celery's own are not taken over: use Python's or Django's"
-RERUN = "what a dead worker ran is run again, by max_retries and without an error of this class"
+RERUN = "a message of a dead worker is run again, by max_retries and without an error of this class"
 SCHEDULES = (
     "a schedule is crontab(…), schedule(…), a timedelta or seconds. For other times let a frequent "
     "schedule start a task that enqueues another one by apply_async(eta=…)"
 )
-HEADERS = "apply_async(headers=…) or a receiver of before_task_publish adds to messages"
+HEADERS = "apply_async(headers=…) or a receiver of before_task_publish adds headers to messages"
 WARNING = "nothing warns of this here"
 
 MODULES: Mapping[str, str] = {
@@ -32,12 +32,12 @@ MODULES: Mapping[str, str] = {
     "backends.*": STORE,
     "bin": "`manage.py` has the commands: runworker, pgqueue_list, pgqueue_health and others",
     "bootsteps": "the worker has no bootsteps: use signals such as worker_init and worker_ready",
-    "bugreport": "`manage.py pgqueue_health` and `manage.py check` tell how it is",
+    "bugreport": "`manage.py pgqueue_health` and `manage.py check` report the state",
     "concurrency": "`manage.py runworker` has --threads, --processes and --async",
     "contrib.testing.*": "tests use start_worker() of contrib.testing.worker, or pgqueue.testing",
     "contrib.*": (
-        "a task that is to be aborted looks at `cancelled` of pgqueue's context, and "
-        "AsyncResult.revoke() sets it; tests use pgqueue.testing, or task_always_eager"
+        "AsyncResult.revoke() sets `cancelled` of pgqueue's context, and the task has to check it; "
+        "tests use pgqueue.testing, or task_always_eager"
     ),
     "events": EVENTS,
     "execute": "use app.send_task(), or delay() of the task",
@@ -51,7 +51,7 @@ MODULES: Mapping[str, str] = {
     "utils.*": HELPERS,
     "worker.*": WORKER,
 }
-"""Modules that are not here. "utils.*" is all others of a package that is here."""
+"""Celery's modules without an equivalent. "utils.*" means all other modules of `utils`."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "_state": dict.fromkeys(
@@ -63,14 +63,14 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "AppPickler": "an app is found by importing its module",
         "bugreport": MODULES["bugreport"],
         **dict.fromkeys(("enable_trace", "disable_trace"), APP),
-        **dict.fromkeys(("push_current_task", "pop_current_task"), "current_task tells what runs"),
+        **dict.fromkeys(("push_current_task", "pop_current_task"), "use current_task"),
     },
     "beat": dict.fromkeys(
         (
             *("BeatPidbox", "EmbeddedService", "PersistentScheduler", "ScheduleEntry"),
             *("SchedulingError", "Service"),
         ),
-        "there is no beat: workers enqueue what beat_schedule says, and the admin adds to it",
+        "there is no beat: workers enqueue the entries of beat_schedule; the admin adds others",
     ),
     "canvas": dict.fromkeys(("GroupStampingVisitor", "StampingVisitor"), HEADERS),
     "exceptions": {
@@ -85,26 +85,26 @@ NAMES: Mapping[str, Mapping[str, str]] = {
             ),
             WARNING,
         ),
-        "InvalidTaskError": "pgqueue.exceptions.InvalidTask tells of tasks and calls that can't be",
+        "InvalidTaskError": "invalid tasks and calls raise pgqueue.exceptions.InvalidTask",
         "QueueNotFound": "channels need no declaration",
         "SecurityError": SECURITY,
-        "Terminated": "a run is cancelled, and TaskRevokedError tells of it",
+        "Terminated": "a run is cancelled, and its result raises TaskRevokedError",
         "WorkerLostError": RERUN,
         **dict.fromkeys(("WorkerShutdown", "WorkerTerminate"), "no task can stop the worker"),
         "reraise": "use `raise … from …`",
     },
     "result": {
         "ResultBase": "ask for AsyncResult or GroupResult",
-        "denied_join_result": "a task that waits for others is an error in any case",
+        "denied_join_result": "a task that waits for others raises an error in any case",
     },
     "schedules": {
         **dict.fromkeys(
             ("ParseException", "crontab_parser"),
-            "pgqueue.exceptions.InvalidSchedule tells of what is no cron line",
+            "an invalid cron line raises pgqueue.exceptions.InvalidSchedule",
         ),
     },
     "states": dict.fromkeys(
-        ("precedence", "state"), "READY_STATES, EXCEPTION_STATES and others say what a state means"
+        ("precedence", "state"), "READY_STATES, EXCEPTION_STATES and others group the states"
     ),
     "app.trace": dict.fromkeys(
         (
@@ -137,19 +137,19 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         LOGGING,
     ),
 }
-"""Names that modules lack which are here."""
+"""Celery's names without an equivalent, by the modules that exist here."""
 
 
 class Unsupported(PGQueueError, NotImplementedError):
-    """This is not taken over from Celery: the message says what to do instead."""
+    """A feature is not taken over from Celery: the message names the alternative."""
 
 
 class UnsupportedImport(Unsupported, ImportError):
-    """A module or a name of Celery's is not taken over: the message says what to do instead."""
+    """A module or a name of Celery's is not taken over: the message names the alternative."""
 
 
 def names_of(module: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module, which says what takes the place of names it lacks."""
+    """Return the `__getattr__` of a module: it names the alternative to a missing name."""
     of_celery = module.removeprefix(PACKAGE)
 
     def __getattr__(name: str) -> Any:
@@ -161,13 +161,13 @@ def names_of(module: str) -> Callable[[str], Any]:
 
 
 class AbsentFinder(MetaPathFinder):
-    """Finds no module, and says what takes the place of those that are not here."""
+    """Refuses imports of Celery's other modules: its error names the alternative."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
-        """Return that there is no other module of this name.
+        """Return None, which means that this finder has no such module.
 
         Raises:
-            Unsupported: it is one of Celery's.
+            Unsupported: Celery has a module of this name.
         """
         if not fullname.startswith(PACKAGE):
             return
@@ -180,5 +180,5 @@ def _error(name: str, why: str) -> Exception:
     return UnsupportedImport(f"celery.{name} is not taken over: {why}.")
 
 
-# The last one: it is asked for what no other finds.
+# The last finder: Python asks it for modules that no other finder has found.
 sys.meta_path.append(AbsentFinder())

@@ -1,4 +1,4 @@
-"""Have other packages that import Celery find this one in its place.
+"""Let other packages that import Celery find this package in its place.
 
     import sys
 
@@ -45,7 +45,7 @@ class AliasFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a module under its other name; None: it is none of these.
+        """Return the spec of a module under its other name; None: the name is not Celery's.
 
         Raises:
             Unsupported: the module is not taken over from Celery.
@@ -65,5 +65,5 @@ class AliasFinder(MetaPathFinder):
         return ModuleSpec(fullname, _AliasLoader(module), is_package=hasattr(module, "__path__"))
 
 
-# The first one: by its `__path__` another finder would load a second copy of the module.
+# The first finder: another finder would load a second copy of the module by its `__path__`.
 sys.meta_path.insert(0, AliasFinder())

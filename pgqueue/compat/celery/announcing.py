@@ -1,4 +1,4 @@
-"""Tell of runs: Celery's signals, and the handlers of a task's class."""
+"""Announce runs by Celery's signals, and by the handlers of a task's class."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ExceptionInfo:
 
 
 def info_of(error: BaseException) -> ExceptionInfo:
-    """Return an error's ExceptionInfo, which other packages take for one of billiard's."""
+    """Return an error's ExceptionInfo, as a subclass of billiard's if billiard is imported."""
     theirs = getattr(sys.modules.get("billiard.einfo"), "ExceptionInfo", None)
     return (_for(theirs) if theirs else ExceptionInfo)(error)
 
@@ -82,7 +82,7 @@ def started(task: Any, context: CeleryContext) -> None:
 
 
 def finished(task: Any, context: CeleryContext, ending: Ending) -> None:
-    """Tell of this ending."""
+    """Send the signals of an ending, and call the handlers, if Celery announces it."""
     state = STATES.get(type(ending))
     if state == states.FAILURE and isinstance(ending.error, Reject):
         state = states.REJECTED  # as in Celery, handlers are not called
@@ -95,7 +95,7 @@ def finished(task: Any, context: CeleryContext, ending: Ending) -> None:
 
 
 def is_heard(task: Any) -> bool:
-    """Say whether anybody wants to know how runs of this task end."""
+    """Say whether a handler or a receiver listens to the ends of this task's runs."""
     return bool(task.handlers) or any(each.receivers for each in OF_ENDINGS)
 
 
@@ -103,7 +103,7 @@ def tell(task: Any, request: Request, state: str, value: Any) -> None:
     """Send the signals of an ending, and call the handlers.
 
     Args:
-        value: what the run returned, or raised.
+        value: the run's return value, or its error.
     """
     einfo = info_of(value) if isinstance(value, BaseException) else None
     about = {"task_id": request.id, "args": request.args, "kwargs": request.kwargs}
@@ -129,7 +129,7 @@ def tell(task: Any, request: Request, state: str, value: Any) -> None:
 
 
 def call_handler(task: Any, name: str, *arguments: Any) -> None:
-    """Call a handler, if the task's class defines it; what it raises is logged."""
+    """Call a handler, if the task's class defines it; log its errors."""
     if name not in task.handlers:
         return
     try:

@@ -1,4 +1,4 @@
-"""What came of a task, as Celery tells it."""
+"""The result of a task, with Celery's interface."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from pgqueue.values.number_checks import as_timedelta
 SQL = load(__name__)
 
 HEAP_TYPE = 1 << 9
-"""The flag of a class that is made by Python's code."""
+"""The type flag of a class that Python code defines."""
 UNENDED = states.UNREADY_STATES - {states.REJECTED}
 
 _joining: ContextVar[bool] = ContextVar("joining", default=False)
@@ -63,19 +63,20 @@ ENDED: dict[Any, str] = {
     State.DEAD: states.FAILURE,
 }
 REVOKED: dict[Any, str] = {Outcome.CANCELLED: "revoked", Outcome.EXPIRED: "expired"}
-"""How a message ended that was revoked, in Celery's words."""
+"""Celery's words for the outcomes of a revoked message."""
 NOTED = (State.RUNNING, Outcome.DISCARDED)
-"""Where a state that the task has noted is told: as in Celery, `Ignore` leaves it as it is."""
+"""States in which the task's own state is shown. As in Celery, `Ignore` leaves it unchanged."""
 
 
 class AsyncResult:
-    """A message, by its task_id or number. Each look asks the database, until it has ended.
+    """A message, by its task_id or number. Each access asks the database until the message ends.
 
     Attributes:
-        parent: the result of what is before it in a chain: of what stored the chain only.
+        parent: the result of the step before it in a chain. Only the result that the chain's
+            `apply_async` returned has one.
 
     Raises:
-        UnknownTask: (its methods) the message's task is not known here.
+        UnknownTask: (its methods) this process does not know the message's task.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class AsyncResult:
 
     @property
     def given_id(self) -> str:
-        """The task_id that it was given; without one, its number."""
+        """The task_id that the producer gave; without one, the message's number."""
         found = self._looked()
         if found is None:
             return self.id
@@ -120,7 +121,7 @@ class AsyncResult:
 
     @property
     def state(self) -> str:
-        """One of `states`, or what the task gave to `update_state()`; PENDING if it is unknown."""
+        """One of `states`, or the task's own by `update_state()`; PENDING if it is unknown."""
         found = self._looked()
         if found is None:
             return states.PENDING
@@ -139,9 +140,9 @@ class AsyncResult:
 
     @property
     def result(self) -> Any:
-        """What it returned, or its last error.
+        """The return value of the task, or its last error.
 
-        While it runs, and where it was ignored: the meta that `update_state()` was given last.
+        While the task runs, and after `Ignore`: the last meta of `update_state()`.
         """
         found = self._looked()
         if found is None:
@@ -165,7 +166,7 @@ class AsyncResult:
 
     @property
     def traceback(self) -> str | None:
-        """That of its last error; None if it has succeeded."""
+        """The traceback of its last error; None if it has succeeded."""
         found = self._looked()
         if found is None or not found.errors or found.status is Outcome.SUCCEEDED:
             return None
@@ -179,7 +180,7 @@ class AsyncResult:
 
     @property
     def args(self) -> Any:
-        """The positional arguments, with the results that they stand for."""
+        """The positional arguments, with results in the place of references to them."""
         found = self._looked()
         return list(_given(found)[0]) if found else None
 
@@ -191,7 +192,7 @@ class AsyncResult:
 
     @property
     def retries(self) -> int | None:
-        """How often it was tried again."""
+        """The number of retries so far."""
         found = self._looked()
         return None if found is None else found.failures - (found.status is State.DEAD)
 
@@ -203,13 +204,13 @@ class AsyncResult:
 
     @property
     def date_done(self) -> datetime | None:
-        """When it ended."""
+        """The instant of its end."""
         found = self._looked()
         return found.finished_at if found else None
 
     @property
     def children(self) -> list[AsyncResult]:
-        """What waits for it, or has: those linked to it, and what follows it in a chain."""
+        """The results of its linked messages and of the next step of its chain."""
         found = self._looked()
         if found is None:
             return []
@@ -222,24 +223,24 @@ class AsyncResult:
     def collect(
         self, intermediate: bool = False, **options: Any
     ) -> Iterator[tuple[AsyncResult, Any]]:
-        """Yield it and its value, then those of all that followed it, as each has ended."""
+        """Yield this result and its value, then each later result and its value."""
         for _, result in self.iterdeps(intermediate):
             yield result, result.get(**options)
 
     def get_leaf(self) -> Any:
-        """Return the value of the last that followed it, when all have ended."""
+        """Return the value of the last message that follows it."""
         return [value for _, value in self.collect()][-1]
 
     def iterdeps(
         self, intermediate: bool = False
     ) -> Iterator[tuple[AsyncResult | None, AsyncResult]]:
-        """Yield it and all that follow it, each after the one that it follows.
+        """Yield pairs of a parent and a result: this result first, then the results after it.
 
         Args:
-            intermediate: go on where one has not ended.
+            intermediate: go on behind a message that has not ended.
 
         Raises:
-            IncompleteStream: one has not ended.
+            IncompleteStream: a message has not ended.
         """
         rest: deque[tuple[AsyncResult | None, AsyncResult]] = deque([(None, self)])
         seen = {self.id}
@@ -254,26 +255,26 @@ class AsyncResult:
                     rest.append((first, child))
 
     def as_tuple(self) -> tuple[Any, None]:
-        """Return its id and those of its parents: `result_from_tuple` makes a result of them."""
+        """Return its id and its parents' ids, from which `result_from_tuple` makes a result."""
         return (self.id, self.parent and self.parent.as_tuple()), None
 
     def as_list(self) -> list[str]:
-        """Return its id and those of its parents."""
+        """Return its id and its parents' ids."""
         return [self.id, *(self.parent.as_list() if self.parent else [])]
 
     def then(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Say what takes its place."""
+        """Raise `Unsupported`, whose message names the alternative."""
         raise Unsupported(
-            "then(): link=… has a task follow it; get(callback=…) waits, and calls a function."
+            "then(): link=… makes a task follow it; get(callback=…) waits, and calls a function."
         )
 
     @property
     def graph(self) -> NoReturn:
-        """Say what takes its place."""
+        """Raise `Unsupported`, whose message names the alternative."""
         raise Unsupported("graph: the admin draws flows.")
 
     def ready(self) -> bool:
-        """Say whether it has ended, and will not be tried again."""
+        """Say whether the message has ended for good, without another retry."""
         found = self._looked()
         return found is not None and found.is_finished
 
@@ -282,7 +283,7 @@ class AsyncResult:
         return self.state == states.SUCCESS
 
     def failed(self) -> bool:
-        """Say whether it failed for good: it is a dead letter."""
+        """Say whether the message failed for good, as a dead letter."""
         return self.state == states.FAILURE
 
     def get(
@@ -298,25 +299,25 @@ class AsyncResult:
         disable_sync_subtasks: bool = True,
         **others: Any,
     ) -> Any:
-        """Wait until it has ended; return what the task returned.
+        """Wait for the end of the message; return the task's return value.
 
         Args:
             timeout: seconds or a timedelta.
-            propagate: raise its error; otherwise, return that.
+            propagate: raise the task's error; otherwise, return the error.
             callback: called with the id and the value.
-            follow_parents: raise the error of one before it in its chain, too.
-            interval, no_ack, on_interval: without effect: the end is notified.
+            follow_parents: raise the error of an earlier step of its chain, too.
+            interval, no_ack, on_interval: without effect: a notification announces the end.
 
         Raises:
-            TimeoutError: it goes on.
-            TaskRevokedError: it was cancelled, or its time was over.
-            Ignore: it was discarded.
-            TaskResultDoesNotExist: there is no such message, or not yet.
-            RuntimeError: a task waits for another one, which may have no thread to run in.
+            TimeoutError: the message has not ended in this time.
+            TaskRevokedError: the message was cancelled, or has expired.
+            Ignore: the message was discarded.
+            TaskResultDoesNotExist: the message does not exist, or not yet.
+            RuntimeError: the call is inside a task; the other task may have no thread to run in.
         """
         if on_message is not None:
             raise Unsupported(
-                "get(on_message=…): look at state and info again, or stream its progress: "
+                "get(on_message=…): read state and info again, or stream its progress: "
                 "pgqueue.sse.message_stream()."
             )
         if disable_sync_subtasks:
@@ -354,10 +355,10 @@ class AsyncResult:
             again = self._looked()
             if again is None or again.is_finished:
                 return
-            found = again  # what replaced it
+            found = again  # may be the message that replaced it
 
     def _parents(self) -> Iterator[Any]:
-        """Yield the results of what is before it in its chain."""
+        """Yield the results of the earlier steps of its chain, the nearest first."""
         parent = self.parent
         while parent is not None:
             yield parent
@@ -368,7 +369,7 @@ class AsyncResult:
         return self.get(timeout, **options)
 
     def maybe_throw(self, propagate: bool = True) -> Any:
-        """Raise its error if it has failed or was revoked; return its result."""
+        """Return its result; raise its error if it has failed or was revoked."""
         state, result = self.state, self.result
         if propagate and state in states.PROPAGATE_STATES:
             raise result if isinstance(result, BaseException) else TaskFailed(str(result))
@@ -386,17 +387,17 @@ class AsyncResult:
         wait: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Cancel it, in the transaction that is open. A running task is asked to end.
+        """Cancel the message in the open transaction; a running task is asked to end.
 
         Args:
-            terminate, signal, wait, timeout: without effect: coroutines are interrupted, and other
-                tasks find `context.cancelled`.
+            terminate, signal, wait, timeout: without effect: the worker interrupts coroutines,
+                and sets `context.cancelled` for other tasks.
         """
         if (found := self._looked()) is not None:
             found.cancel()
 
     def forget(self) -> None:
-        """Do nothing: results go with the history, by PGQUEUE["RETENTION"]."""
+        """Do nothing: PGQUEUE["RETENTION"] removes results with the history."""
 
     def _running(self, found: TaskResult[Any]) -> str:
         own: Any = found.task
@@ -406,7 +407,7 @@ class AsyncResult:
         return states.STARTED if tracked else states.PENDING
 
     def _noted(self, found: TaskResult[Any]) -> Any:
-        """Return what `update_state()` has noted last."""
+        """Return the last state and meta of `update_state()`."""
         table = "History" if found.is_finished else "Message"
         rows = apps.get_model("pgqueue", table).objects.using(found.task.alias)
         noted = rows.filter(pk=int(found.id)).values_list("progress", flat=True).first()
@@ -414,7 +415,7 @@ class AsyncResult:
         return found.task.codec.decode_progress(json.dumps(noted)) if is_one else None
 
     def _looked(self) -> TaskResult[Any] | None:
-        """Look at the message again, unless it is known how it ended; None: there is none."""
+        """Read the message again, unless its end is known; None: there is no message."""
         try:
             if self._found is None:
                 self._found = _find(self.id)
@@ -428,7 +429,7 @@ class AsyncResult:
 
 
 class EagerResult(AsyncResult):
-    """What came of a task that ran in the place of its call."""
+    """The result of a task that ran in the place of its call."""
 
     def __init__(self, id: str, value: Any, state: str, *, traceback: str | None = None) -> None:
         super().__init__(id)
@@ -446,21 +447,21 @@ class EagerResult(AsyncResult):
 
     @property
     def result(self) -> Any:
-        """What it returned, or its error."""
+        """The return value of the task, or its error."""
         return self._value
 
     @property
     def children(self) -> list[AsyncResult]:
-        """None are known."""
+        """An empty list: no message was stored."""
         return []
 
     @property
     def traceback(self) -> str | None:
-        """That of its error."""
+        """The traceback of its error."""
         return self._traceback
 
     def ready(self) -> bool:
-        """Say yes."""
+        """Return True: the task has ended."""
         return True
 
     def get(
@@ -470,7 +471,7 @@ class EagerResult(AsyncResult):
         *args: Any,
         **others: Any,
     ) -> Any:
-        """Return what the task returned; raise its error, if that is wanted."""
+        """Return the task's return value; raise its error if `propagate` is true."""
         return self.maybe_throw(propagate)
 
     def revoke(self, *args: Any, **kwargs: Any) -> None:
@@ -478,21 +479,21 @@ class EagerResult(AsyncResult):
 
 
 def assert_will_not_block() -> None:
-    """Say no to a task that waits for another one.
+    """Refuse to wait for another task inside a task.
 
     Raises:
-        RuntimeError: it does.
+        RuntimeError: the call is inside a task, and outside of `allow_join_result()`.
     """
     if running_task() is not None and not _joining.get():
         raise RuntimeError(
             "Never call result.get() within a task: all threads may wait for tasks that have none. "
-            "Enqueue what follows instead; or get(disable_sync_subtasks=False)."
+            "Enqueue the next task instead; or get(disable_sync_subtasks=False)."
         )
 
 
 @contextmanager
 def allow_join_result() -> Iterator[None]:
-    """Let a task wait for another one in this block."""
+    """Allow a task to wait for another task inside this block."""
     token = _joining.set(True)
     try:
         yield
@@ -501,7 +502,7 @@ def allow_join_result() -> Iterator[None]:
 
 
 def _find(id: str) -> TaskResult[Any] | None:
-    """Look up a message by its number, or by the task_id that it was given."""
+    """Return the message with this number or this task_id; None: there is none."""
     alias = settings().database
     number = id if id.isdecimal() else _number(id, alias)
     if number is None:
@@ -512,12 +513,12 @@ def _find(id: str) -> TaskResult[Any] | None:
         return None
     task = registry.find(found.task)
     if task is None:
-        raise UnknownTask(f"Message {number} is of {found.task}, which is no task here.")
+        raise UnknownTask(f"Message {number}: no task is named {found.task} here.")
     return TaskResult.of(task, found)
 
 
 def _given(found: TaskResult[Any]) -> tuple[Any, Any]:
-    """Return the arguments of a message, with the results that they stand for."""
+    """Return the arguments of a message, with results in the place of references to them."""
     args, kwargs = call_of(found)
     if ResultOf not in {type(each) for each in _flat([args, kwargs])}:
         return args, kwargs
@@ -539,7 +540,7 @@ def _flat(value: Any) -> Iterator[Any]:
 
 
 def _replacing(found: TaskResult[Any] | None) -> str | None:
-    """Return the number of the message that replaced one which has ended."""
+    """Return the number of the message that replaced this ended message."""
     if found is None or found.status is not Outcome.SUCCEEDED:
         return None
     returned = found.return_value
@@ -547,7 +548,7 @@ def _replacing(found: TaskResult[Any] | None) -> str | None:
 
 
 def _number(task_id: str, alias: str) -> str | None:
-    """Return the number of the message that was given this task_id."""
+    """Return the number of the message with this task_id."""
     with needing_tables(alias), connections[alias].cursor() as cursor:
         cursor.execute(SQL["number"], {"task_id": task_id})
         found = cursor.fetchone()
@@ -555,17 +556,17 @@ def _number(task_id: str, alias: str) -> str | None:
 
 
 def as_raised(error: TaskError) -> BaseException:
-    """Return an error such as was raised: of its class, if that is known here.
+    """Return an error like the raised one, of the same class if this process knows the class.
 
-    No code of the class runs, and nothing is imported: its name comes from a table.
+    No code of the class runs and no module is imported, since the class's name comes from a table.
     """
     kind = imported(error.exception_class_path)
     if isinstance(kind, type) and issubclass(kind, Exception):
         message: Any = error.message
-        if issubclass(kind, KeyError):  # whose text is that of Python's code for its key
+        if issubclass(kind, KeyError):  # its text is the repr of its key
             with suppress(ValueError, SyntaxError):
                 message = literal_eval(message)
-        with suppress(Exception):  # its text needs what its __init__ sets
+        with suppress(Exception):  # its text needs attributes that its __init__ sets
             made = _made(kind, message)
             str(made), repr(made)
             return made
@@ -573,20 +574,20 @@ def as_raised(error: TaskError) -> BaseException:
 
 
 def _made(kind: type[Exception], message: Any) -> Exception:
-    """Return an error of a class with this text. Code of the class's own is not run.
+    """Return an error of a class with this text, without running the class's own code.
 
-    Python asks for the `__new__` of its own class that the class is of: an OSError has fields.
+    The nearest built-in base class provides `__new__`, because an OSError has fields of its own.
     """
     native: Any = next(each for each in kind.__mro__ if not each.__flags__ & HEAP_TYPE)
     if issubclass(kind, BaseExceptionGroup):
         return native.__new__(kind, message, [TaskFailed("Its errors are not kept.")])  # type: ignore[no-any-return]
-    if issubclass(kind, UnicodeError):  # whose text is that of fields, which are not kept
+    if issubclass(kind, UnicodeError):  # its text comes from fields, which are not kept
         told = {"__module__": kind.__module__, "__str__": lambda self: message}
         kind = type(kind.__name__, (kind,), told)
     made: Exception = native.__new__(kind, message)
     made.args = (message,)
     if isinstance(message, str) and message.startswith("(") and kind.__str__ is native.__str__:
-        with suppress(ValueError, SyntaxError):  # the text of several arguments is that of a tuple
+        with suppress(ValueError, SyntaxError):  # the text of several arguments is a tuple's text
             several = literal_eval(message)
             made.args = several if isinstance(several, tuple) else made.args
     if isinstance(made, SyntaxError):

@@ -1,6 +1,6 @@
 -- name: number
--- The key of the table begins with the channel, which a task_id does not tell: so each of the few channels is
--- looked up in turn.
+-- The table's key begins with the channel, and a task_id does not contain the channel. So the query looks up
+-- each of the few channels in turn.
 WITH RECURSIVE known (channel) AS (
     (SELECT d.channel FROM pgqueue_dedupe d ORDER BY d.channel LIMIT 1)
     UNION ALL
@@ -16,14 +16,14 @@ ORDER BY d.message_id DESC
 LIMIT 1
 
 -- name: given
--- The task_id that a message was given.
+-- The task_id that the producer gave a message.
 SELECT metadata -> 'celery' ->> 'id' FROM pgqueue_message WHERE id = %(id)s
 UNION ALL
 SELECT metadata -> 'celery' ->> 'id' FROM pgqueue_history WHERE id = %(id)s
 LIMIT 1
 
 -- name: children
--- What waits for a message of a flow, or has waited for it.
+-- The messages that wait, or have waited, for a message of a flow.
 SELECT m.id, m.task
 FROM (SELECT DISTINCT d.child_id FROM pgqueue_dependency d WHERE d.parent_id = %(id)s) d
 CROSS JOIN LATERAL (

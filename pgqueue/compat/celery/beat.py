@@ -1,4 +1,4 @@
-"""The entries of beat_schedule as schedules, which workers enqueue."""
+"""The entries of beat_schedule as pgqueue's schedules, which workers enqueue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def entries() -> Iterator[tuple[Declaration[Any, Any], Schedule]]:
     """Yield the schedules of the current app, and their tasks.
 
     Raises:
-        InvalidSchedule: an entry can't be.
+        InvalidSchedule: an entry is invalid.
     """
     current.discovery.import_all()
     for app in current.apps[-1:]:
@@ -37,10 +37,10 @@ def entries() -> Iterator[tuple[Declaration[Any, Any], Schedule]]:
 def entry_of(
     schedule: Any, call: Any, args: Any, kwargs: Any, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the entry that `add_periodic_task` was given.
+    """Return the arguments of `add_periodic_task` as an entry of beat_schedule.
 
     Raises:
-        Unsupported: it is put together of several tasks.
+        Unsupported: the call is a chain, a group or a chord.
     """
     if isinstance(call, Signature):
         if call.kind in ("chain", "group", "chord", "chunks"):
@@ -84,24 +84,24 @@ def _entry(name: Any, entry: Any, timezone: Any) -> tuple[Declaration[Any, Any],
 
 
 def _check(task: Declaration[Any, Any], options: Any) -> None:
-    """Say no to options that no message can have."""
+    """Refuse options that are invalid for a message."""
     if not isinstance(options, Mapping):
         raise InvalidSchedule(f"options={shown(options)}: it must be a dict.")
     if not isinstance(task, CeleryTask):
-        raise InvalidSchedule(f"options are for tasks of Celery's kind: give them to {task.name}.")
+        raise InvalidSchedule(f"options are for tasks of Celery's kind: set them at {task.name}.")
     task.using(**options_of(task.origin, dict(options)))
 
 
 class Scheduler:
-    """The class of beat's schedulers, which other packages wrap. Workers have none."""
+    """The class of beat's schedulers, for packages that wrap it. Workers have no scheduler."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise Unsupported(
-            "A scheduler of beat: workers enqueue what beat_schedule says; the admin adds to it."
+            "A beat scheduler: workers enqueue the entries of beat_schedule; the admin adds others."
         )
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """Do nothing: nobody calls it."""
+        """Do nothing: workers never call it."""
 
 
 registry.schedulers.append(entries)

@@ -16,13 +16,13 @@ def call_each(task: dict[str, Any], it: list[Any]) -> list[Any]:
 
 
 def call_each_with_all(task: dict[str, Any], it: list[Any]) -> list[Any]:
-    """Call a task with the arguments of each."""
+    """Call a task with each tuple of arguments."""
     call = signature(task)
     return [call(*args) for args in it]
 
 
 def return_all(results: list[Any]) -> list[Any]:
-    """Return the results of a group: what a task returns that was replaced by one."""
+    """Return the results of a group: the return value of a task that a group replaced."""
     return results
 
 
@@ -30,5 +30,5 @@ declare(call_each, None, {"name": "celery.map"})
 declare(call_each_with_all, None, {"name": "celery.starmap"})
 accumulate = declare(return_all, None, {"name": "celery.accumulate"})
 
-# Whatever class an app's tasks have, these have none of it.
+# An app with its own task class leaves these tasks unchanged.
 current.shared.clear()

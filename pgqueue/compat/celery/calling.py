@@ -1,4 +1,4 @@
-"""The options of `apply_async`: what each is for pgqueue, or why it is not taken over."""
+"""The options of `apply_async`: pgqueue's equivalent of each, or the reason of its refusal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINKS = "it is for apply_async() and signatures: give it to the call"
 CONNECTION = (
     "messages are stored on Django's connection; own.using(connection=…) takes one of psycopg's"
 )
-HIDDEN = "name the arguments that nobody is to be shown in the decorator: redact=[…]"
+HIDDEN = "name the arguments to hide in the decorator: redact=[…]"
 HIGHEST = 9
 SCALE = 10
 """Celery's priorities 0 to 9 are pgqueue's 0 to 90."""
@@ -29,7 +29,7 @@ NEEDLESS = frozenset({
     "retry", "retry_policy", "shadow", "delivery_mode", "mandatory", "compression",
     "add_to_parent", "correlation_id", "root_id", "parent_id",
 })  # fmt: skip
-"""What has no effect: it is for a broker, or what a message has in any case."""
+"""Options without effect: they concern a broker, or every message has the property already."""
 
 REFUSED: Mapping[str, str] = {
     "producer": CONNECTION,
@@ -50,19 +50,19 @@ REFUSED: Mapping[str, str] = {
     "group_id": CANVAS,
     "replaced_task_nesting": CANVAS,
 }
-"""What is an error, and what to do instead."""
+"""Refused options, each with the alternative."""
 
 
 def options_of(task: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Return what `apply_async` was given as the options of `own.using()`.
+    """Return the options of `apply_async` as options of `own.using()`.
 
     Raises:
-        Unsupported: one is not taken over.
-        InvalidTask: the name of an option looks misspelled, or its value can't be. Others that
-            Celery does not know are headers, as there.
+        Unsupported: an option is not taken over.
+        InvalidTask: the name of an option looks misspelled, or its value is invalid. Other
+            unknown options become headers, as in Celery.
     """
     found: dict[str, Any] = {}
-    # A countdown goes before an eta, but one of 0 is none, as in Celery.
+    # As in Celery, a countdown overrides an eta, unless the countdown is 0.
     left_out = "eta" if given.get("countdown") else "countdown"
     for name, value in given.items():
         if name in NEEDLESS or name == left_out or value is None:
@@ -79,7 +79,7 @@ def options_of(task: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def routed(task: Any, args: Any, kwargs: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with what functions among task_routes say of this message."""
+    """Return the options, completed by the routing functions in task_routes."""
     rules = task.conf.task_routes
     if not rules or not routes.routers(rules) or given.get("queue") or task.queue:
         return dict(given)
@@ -90,7 +90,7 @@ def priority_of(value: Any) -> int:
     """Return a priority of Celery's on pgqueue's scale.
 
     Raises:
-        InvalidTask: it is none.
+        InvalidTask: the value is no integer from 0 to 9.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= HIGHEST:
         raise InvalidTask(
@@ -122,7 +122,7 @@ def _eta(task: Any, value: Any) -> dict[str, Any]:
 def _expires(task: Any, value: Any) -> dict[str, Any]:
     if isinstance(value, datetime | str):
         return {"expires_at": _moment("expires", value)}
-    # What is too old already ends as expired, as there.
+    # As in Celery, a message whose time is over already ends as expired.
     return {"ttl": value} if value > 0 else {"expires_at": datetime.now(UTC)}
 
 
@@ -134,7 +134,7 @@ def _moment(name: str, value: Any) -> datetime:
             raise InvalidTask(f"{name}={shown(value)}: it must be a datetime.") from error
     if not isinstance(value, datetime):
         raise InvalidTask(f"{name}={shown(value)}: it must be a datetime.")
-    # Celery takes a naive one for one in UTC.
+    # Celery takes a naive datetime as UTC.
     return value.replace(tzinfo=UTC) if timezone.is_naive(value) else value
 
 
@@ -144,7 +144,7 @@ def _task_id(task: Any, value: Any) -> dict[str, Any]:
         raise InvalidTask(
             f"task_id={shown(value)}: a number is the id of another message. Put a word before it."
         )
-    # By this memory AsyncResult finds the message, too, once it has ended.
+    # By this dedupe key, AsyncResult also finds the message after its end.
     remembered = task.conf.result_expires or max(settings().retention.values())
     own = {OURS: {"id": text}}
     return {"dedupe_key": text, "dedupe_for": remembered, "metadata": own}

@@ -1,4 +1,4 @@
-"""Signatures put together: chains, groups, chords, and maps. Their messages are a flow."""
+"""Combined signatures: chains, groups, chords, and maps. Their messages are a flow."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pgqueue.tasks.canvas import Placed
 from pgqueue.values.error_words import shown
 
 OF_THE_LAST = ("link", "task_id")
-"""Options of a chain that are those of its last task; link_error is that of all."""
+"""Options of a chain that hold for its last task; link_error holds for all."""
 OF_THE_HEADER = ("countdown", "eta")
-"""Options of a chord that are not those of its body."""
+"""Options of a chord that hold for its header, and not for its body."""
 
 
 class _Canvas(Signature):
@@ -33,7 +33,7 @@ class _Canvas(Signature):
 
     @property
     def tasks(self) -> list[Any]:
-        """The signatures that it is made of: this list may be changed."""
+        """Its signatures. The caller may change this list."""
         given = self.kwargs["tasks"]
         if type(given) is not list or not all(isinstance(each, Signature) for each in given):
             self.kwargs["tasks"] = given = as_signatures(given)
@@ -44,7 +44,7 @@ class _Canvas(Signature):
         self.kwargs["tasks"] = as_signatures(tasks)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Store its messages, with these arguments before those of its first tasks."""
+        """Store its messages; these arguments come before the own arguments of its first tasks."""
         return self.apply_async(args, kwargs)
 
     @property
@@ -54,7 +54,7 @@ class _Canvas(Signature):
         return tasks[0].label if tasks else self.name
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Store its messages, in the transaction that is open: all, or none."""
+        """Store all its messages or none, in the open transaction."""
         made = self.clone(args, kwargs, **options)
         return made.apply() if current.conf().task_always_eager else store(made)
 
@@ -68,7 +68,7 @@ class _Canvas(Signature):
         return copy
 
     def _given_to(self, task: Signature, **options: Any) -> Any:
-        """Return a task with what this one was given."""
+        """Return a task with the additional arguments of this canvas."""
         if not (self.args or self.get("named") or options):
             return task
         return task.clone(self.args, self.get("named"), **options)
@@ -78,11 +78,12 @@ class _Canvas(Signature):
 
 
 class chain(_Canvas):
-    """Tasks one after another: each gets what the one before it returned as its first argument.
+    """Tasks in sequence: each gets the previous task's return value as its first argument.
 
     Args:
         tasks: signatures, groups and chords, or one iterable of them.
-        options: those of the first task; link and task_id of the last, link_error of all.
+        options: options of the first task; link and task_id hold for the last task, link_error
+            for all.
     """
 
     kind = "chain"
@@ -107,7 +108,7 @@ class chain(_Canvas):
         return copy
 
     def steps(self) -> list[Any]:
-        """Return its tasks, with what this chain has been given."""
+        """Return its tasks, with the arguments and options of this chain."""
         tasks = list(self.tasks)
         if not tasks:
             return []
@@ -117,7 +118,7 @@ class chain(_Canvas):
             if name in self.options:
                 tasks[-1] = _with_option(tasks[-1], name, self.options[name])
         if errbacks := self.linked("link_error"):
-            # As in Celery, a group that another task follows has none: a chord's body has it.
+            # As in Celery, a group before another task has no errback: the chord's body has it.
             tasks = [
                 each
                 if isinstance(each, group) and each is not tasks[-1]
@@ -131,7 +132,7 @@ class chain(_Canvas):
         return super().apply_async(args, kwargs, **options) if self.tasks else None
 
     def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Run it here and now."""
+        """Run its tasks in this process, at once."""
         last: Any = None
         for step in self.clone(args, kwargs, **options).steps():
             result = step.apply(() if last is None else (last.get(),))
@@ -141,10 +142,10 @@ class chain(_Canvas):
     def place(
         self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
     ) -> Placed:
-        """Add the messages of all to a flow, one after another."""
+        """Add the messages of its tasks to a flow, in sequence."""
         steps = self.steps()
         if not steps:
-            raise InvalidTask("A chain without tasks can't be part of another one.")
+            raise InvalidTask("A chain without tasks is invalid as a part of another chain.")
         placed = previous
         for step in steps[:-1]:
             placed = step.place(into, placed, taken=True, group=None)
@@ -153,11 +154,11 @@ class chain(_Canvas):
 
 
 class group(_Canvas):
-    """Tasks side by side. Groups in it are part of it.
+    """Tasks in parallel. The tasks of an inner group become tasks of this group.
 
     Args:
         tasks: signatures, or one iterable of them.
-        options: those of each task.
+        options: options of each task.
     """
 
     kind = "group"
@@ -180,28 +181,28 @@ class group(_Canvas):
         return self if _is_empty(other) else chord(self, other)
 
     def skew(self, start: float = 1.0, stop: float | None = None, step: float = 1.0) -> group:
-        """Have each task begin later than the one before it; return this group.
+        """Set countdowns so that each task begins after the previous one; return this group.
 
         Args:
-            start: seconds until the first.
-            stop: the countdown that none exceeds.
-            step: seconds between two.
+            start: the countdown of the first task, in seconds.
+            stop: the longest countdown, in seconds.
+            step: seconds between two tasks.
         """
         for task, seconds in zip(self.kwargs["tasks"], count(start, step), strict=False):
             task.set(countdown=seconds if stop is None else min(seconds, stop))
         return self
 
     def link(self, callback: Any) -> Any:
-        """Have another one follow the first task, without its result, as in Celery."""
+        """Link a signature to the first task, without its result, as in Celery."""
         first: Signature = self.kwargs["tasks"][0]
         return first.link(callback.clone().set(immutable=True))
 
     def link_error(self, errback: Any) -> Any:
-        """Have another one called when a task has failed, for each that has."""
+        """Link an errback to each task: it is called once for each failed task."""
         return tuple(task.link_error(errback.clone()) for task in self.kwargs["tasks"])
 
     def set_immutable(self, immutable: bool) -> None:
-        """Say whether its tasks take other arguments."""
+        """Set whether its tasks ignore more arguments."""
         for task in self.kwargs["tasks"]:
             task.set_immutable(immutable)
 
@@ -209,23 +210,23 @@ class group(_Canvas):
         """Store its messages; return their results.
 
         Raises:
-            TypeError: a link is given: a chord has what follows a group.
+            TypeError: the options contain a link. A task after a group is the body of a chord.
         """
         if given := [name for name in LINKS if name in options]:
             raise TypeError(
-                f"{given[0]}= of a group: link its tasks, or have a chord follow all of them."
+                f"{given[0]}= of a group: link its tasks, or add a body: chord(group)(body)."
             )
         if not self.flattened():
             return GroupResult(uuid(), [])
         return super().apply_async(args, kwargs, **options)
 
     def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Run it here and now."""
+        """Run its tasks in this process, at once."""
         tasks = self.clone(args, kwargs, **options).flattened()
         return GroupResult(uuid(), [each.apply() for each in tasks])
 
     def flattened(self) -> list[Any]:
-        """Return its tasks and those of groups in it, with what this group has been given."""
+        """Return its tasks and the tasks of inner groups, with the options of this group."""
         options = self._other_options("task_id")
         given = [self._given_to(each, **options) for each in self.tasks]
         return list(
@@ -239,20 +240,20 @@ class group(_Canvas):
     def place(
         self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
     ) -> Placed:
-        """Add the messages of all to a flow, side by side."""
+        """Add the messages of its tasks to a flow, in parallel."""
         placed: Placed = into.add_group(self.flattened(), previous, taken=taken)
         return placed
 
 
 class chord(_Canvas):
-    """A group, and what follows all of it: it gets the list of what they returned.
+    """A group and a body: the body gets the list of the group's return values.
 
-    It fails with a ChordError if one of them has failed.
+    The body fails with a ChordError if a task of the group has failed.
 
     Args:
         header: a group, or an iterable of signatures.
-        body: what follows; or `chord(header)(body)` says it.
-        options: those of the body; countdown and eta of the header.
+        body: the signature that follows the group; or give it by `chord(header)(body)`.
+        options: options of the body; countdown and eta hold for the header.
     """
 
     kind = "chord"
@@ -278,7 +279,7 @@ class chord(_Canvas):
 
     @property
     def tasks(self) -> list[Any]:
-        """The tasks of the group: this list may be changed."""
+        """The tasks of the group. The caller may change this list."""
         tasks: list[Any] = self.header.tasks
         return tasks
 
@@ -288,7 +289,7 @@ class chord(_Canvas):
 
     @property
     def body(self) -> Any:
-        """What follows."""
+        """The signature that follows the group."""
         return self._part("body")
 
     @body.setter
@@ -296,7 +297,7 @@ class chord(_Canvas):
         self.kwargs["body"] = body
 
     def _part(self, name: str) -> Any:
-        """Return the header or the body, which may be changed: what is stored is a signature."""
+        """Return the header or the body as a signature, which the caller may change."""
         part = self.kwargs[name]
         if part is not None and not isinstance(part, Signature):
             self.kwargs[name] = part = signature(part)
@@ -313,11 +314,11 @@ class chord(_Canvas):
         return copy
 
     def link(self, callback: Any) -> Any:
-        """Have another one follow the body."""
+        """Link a signature to the body."""
         return self.body.link(callback)
 
     def link_error(self, errback: Any) -> Any:
-        """Have another one called when the body has failed; also where a task before it has."""
+        """Link an errback: it is called when the body, or a task before it, has failed."""
         for each in self.tasks:
             if isinstance(each, chord):
                 each.link_error(errback)
@@ -333,7 +334,7 @@ class chord(_Canvas):
         return super(chord, made).apply_async(args, named, **options)
 
     def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Run it here and now."""
+        """Run its tasks in this process, at once."""
         header, body = self.clone(args, kwargs, **options).parts()
         results = header.apply()
         result = body.apply((results.get(),))
@@ -341,7 +342,7 @@ class chord(_Canvas):
         return result
 
     def parts(self) -> tuple[Any, Any]:
-        """Return the header and the body, with what this chord has been given."""
+        """Return the header and the body, with the arguments and options of this chord."""
         body = self.body
         if body is None:
             raise InvalidTask("A chord needs a body: chord(header)(body), or chord(header, body).")
@@ -355,7 +356,7 @@ class chord(_Canvas):
     def place(
         self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
     ) -> Placed:
-        """Add the messages of the header to a flow, then those of the body."""
+        """Add the messages of the header to a flow, then the messages of the body."""
         header, body = self.parts()
         together = header.place(into, previous, taken=True, group=None)
         placed: Placed = body.place(into, together, taken=taken, group=group)
@@ -363,10 +364,10 @@ class chord(_Canvas):
 
 
 class _Map(Signature):
-    """A task that is called for each of many, one after another, in one message.
+    """A task that one message calls for each of many values, in sequence.
 
     Raises:
-        Unsupported: (when it is made) the task hides arguments.
+        Unsupported: (constructor) the task hides arguments.
     """
 
     named: ClassVar[str]
@@ -375,8 +376,8 @@ class _Map(Signature):
         inner = signature(task)
         if inner.type.redact:
             raise Unsupported(
-                f"{self.kind} of {inner.name}: what its option redact hides would be shown as an "
-                "argument of the map: use a group of signatures."
+                f"{self.kind} of {inner.name}: arguments that its option redact hides would be "
+                "shown as an argument of the map: use a group of signatures."
             )
         options.setdefault("queue", inner.type.own.queue_name)
         super().__init__(self.named, (), {"task": inner, "it": list(it)}, options, immutable=True)
@@ -411,7 +412,7 @@ class chunks(_Canvas):
         super().__init__({"task": signature(task), "it": list(it), "n": n}, options)
 
     @property  # type: ignore[misc]
-    def tasks(self) -> list[Any]:  # made each time: they can't be set
+    def tasks(self) -> list[Any]:  # computed at each access; there is no setter
         """The starmaps."""
         return self.group().tasks
 
@@ -422,22 +423,22 @@ class chunks(_Canvas):
         return group((xstarmap(task, part) for part in parts), **self.options)
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Store its messages; return their results, a list of values each."""
+        """Store its messages; return their results, each with a list of values."""
         return self.group().apply_async(**options)
 
     def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Run it here and now."""
+        """Run its tasks in this process, at once."""
         return self.group().apply(**options)
 
     def place(
         self, into: Placing, previous: Placed | None, *, taken: bool, group: str | None
     ) -> Placed:
-        """Add the messages of all to a flow, side by side."""
+        """Add the messages of its tasks to a flow, in parallel."""
         return self.group().place(into, previous, taken=taken, group=group)
 
 
 def _listed(tasks: tuple[Any, ...]) -> list[Any]:
-    """Return several, or the one iterable of them, as signatures."""
+    """Return several tasks, or one iterable of tasks, as signatures."""
     given: Iterable[Any] = tasks
     if len(tasks) == 1:
         [only] = tasks
@@ -451,8 +452,8 @@ def _listed(tasks: tuple[Any, ...]) -> list[Any]:
 def _spliced(tasks: Sequence[Any]) -> Iterator[Any]:
     """Yield the steps of a chain.
 
-    A chain among the tasks gives its own steps, a group of one task that task. Empty groups are
-    left out, unless nothing else is there.
+    An inner chain is replaced by its steps, and a group of one task by this task. Empty groups are
+    left out, unless there are no other steps.
     """
     given = [step for each in tasks for step in _steps_of(each)]
     steps = [each for each in given if not _is_empty(each)] or given[:1]
@@ -465,7 +466,7 @@ def _steps_of(task: Any) -> list[Any]:
 
 
 def _as_header(header: Any) -> group:
-    """Return the header of a chord: the tasks of a chain are side by side in it, as in Celery."""
+    """Return the header of a chord: a chain's tasks run in parallel in it, as in Celery."""
     if isinstance(header, group):
         return header
     return group(header.tasks if isinstance(header, chain) else header)
@@ -476,13 +477,13 @@ def _is_empty(task: Any) -> bool:
 
 
 def _with_option(task: Any, name: str, value: Any) -> Any:
-    """Return a copy that has an option; links are added to its own."""
+    """Return a copy with one more option; links are added to the existing ones."""
     changed = task.clone()
     if name not in LINKS:
         return changed.set(**{name: value})
     for each in as_signatures(value):
         if isinstance(changed, group | chord):
-            # Theirs belong to their tasks, which are the original's.
+            # Their links belong to their tasks, and the copy shares these with the original.
             changed = _copied(changed)
         getattr(changed, name)(each)
     return changed

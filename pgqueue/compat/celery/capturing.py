@@ -1,4 +1,4 @@
-"""Ask a class's own apply_async with which options it stores a message, without storing one."""
+"""Find the options with which a class's own apply_async would store a message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pgqueue.compat.celery.utils import uuid
 
 
 class Captured(NamedTuple):
-    """The arguments that a class's apply_async hands on to `Task.apply_async`."""
+    """The arguments that a class's apply_async passes to `Task.apply_async`."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -31,12 +31,12 @@ _capture: ContextVar[_Capture | None] = ContextVar("capture", default=None)
 
 
 def capture(task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Captured:
-    """Call the apply_async of a task's class; return what it would have stored.
+    """Call the apply_async of a task's class; return the arguments without storing a message.
 
-    The message is given a task_id, if it has none: the class may note the id of the result.
+    A message without a task_id gets a new one: the class may note the id of the result.
 
     Raises:
-        Unsupported: the class does not hand the call on, once.
+        Unsupported: the class does not pass the call on exactly once.
     """
     if not task.has_own_apply_async:
         return Captured(tuple(args), dict(kwargs), options)
@@ -50,7 +50,7 @@ def capture(task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Captu
     if call.captured is None:
         raise Unsupported(
             f"{task.name}: the apply_async() of its class stores no message, but a canvas, a "
-            "link or a schedule needs one: call the task from another one."
+            "link or a schedule needs one: call the task from another task."
         )
     return call.captured
 

@@ -1,4 +1,4 @@
-"""What `manage.py check` says of Celery's settings."""
+"""The checks of Celery's settings in `manage.py check`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_SCHEDULER = "celery.beat.PersistentScheduler"
 
 @register("pgqueue")
 def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Say which setting has no effect, is unknown, or can't be."""
+    """Report the settings that have no effect, are unknown, or are invalid."""
     conf = current.conf()
     found: list[CheckMessage] = []
     for name in sorted(conf.given()):
@@ -36,7 +36,7 @@ def check_settings(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register("pgqueue")
 def check_signals(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Say which signal has receivers, and is never sent."""
+    """Report the signals that have receivers, and are never sent."""
     return [
         Info(f"The signal {each.name} is never sent: {each.instead}.", id="pgqueue.I103")
         for each in vars(signals).values()
@@ -46,19 +46,19 @@ def check_signals(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
 
 @register("pgqueue", AT_START)
 def check_scheduler(app_configs: Any, **kwargs: Any) -> list[CheckMessage]:
-    """Refuse a scheduler of beat whose schedules no worker reads."""
+    """Refuse a beat scheduler whose schedules no worker reads."""
     conf = current.conf()
     scheduler = str(conf.get("beat_scheduler") or DEFAULT_SCHEDULER)
     if scheduler.replace(":", ".") == DEFAULT_SCHEDULER:
         return []
-    text = f"{conf.spelled('beat_scheduler')} = {scheduler!r}: nobody reads the schedules of this."
+    text = f"{conf.spelled('beat_scheduler')} = {scheduler!r}: no worker reads its schedules."
     instead = instead_of(scheduler)
     hint = f"{instead[0].upper()}{instead[1:]}."
     return [Error(text, hint=hint, id="pgqueue.E102")]
 
 
 def instead_of(scheduler: str) -> str:
-    """Return the advice for a scheduler of beat."""
+    """Return the advice for a beat scheduler."""
     if "django_celery_beat" in scheduler:
         what = "move its schedules by `manage.py pgqueue_import --from celery-beat`"
     else:
@@ -67,7 +67,7 @@ def instead_of(scheduler: str) -> str:
 
 
 def _meant(conf: Conf, name: str) -> str:
-    """Return a sentence that names what an unknown setting may be."""
+    """Return a sentence that names the setting that was probably meant."""
     now = name_of_old(f"{NAMESPACE}_{name}".upper())
     if now in NAMES and now != name:
         return f"Its name is {conf.spelled(now)} today."

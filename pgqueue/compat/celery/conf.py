@@ -1,4 +1,4 @@
-"""Celery's settings: what each does here, or why it does nothing."""
+"""Celery's settings: the effect of each, or the reason why it has none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pgqueue.values.number_checks import as_duration, as_flag
 NAMESPACE = "CELERY"
 DAY = timedelta(days=1)
 FIXED = ("name", "run", "function")
-"""Attributes of tasks that annotations can't change: messages and workers know a task by these."""
+"""Attributes that annotations must not change: messages and workers find a task by them."""
 
 
 def _limit(value: Any) -> timedelta | None:
@@ -33,7 +33,7 @@ def _queue(value: Any) -> str | None:
 
 
 def _expiry(value: Any) -> timedelta | None:
-    return as_duration(value) if value else None  # 0: never, as there
+    return as_duration(value) if value else None  # as in Celery, 0 means no expiry
 
 
 def _anything(value: Any) -> Any:
@@ -43,7 +43,7 @@ def _anything(value: Any) -> Any:
 def _annotations(value: Any) -> Any:
     for each in value if isinstance(value, list | tuple) else [value or {}]:
         if not isinstance(each, Mapping):
-            raise TypeError("give dicts of attributes by the names of tasks, or a list of these.")
+            raise TypeError("it must be a dict of attributes by task names, or a list of dicts.")
         for task, attributes in each.items():
             if not isinstance(attributes, Mapping):
                 raise TypeError(f"{task}: it must be a dict of attributes.")
@@ -51,7 +51,7 @@ def _annotations(value: Any) -> Any:
                 if name.startswith("@"):
                     raise ValueError(f"{name}: define it in the class of the task, as base=….")
                 if name in FIXED:
-                    raise ValueError(f"{name} of {task} can't change.")
+                    raise ValueError(f"annotations must not change {name} of {task}.")
     return value
 
 
@@ -64,7 +64,7 @@ def _dict(value: Any) -> dict[Any, Any]:
 def _names(value: Any) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else tuple(value)
     if not all(isinstance(each, str) for each in names):
-        raise TypeError("it must be a list of modules' names.")
+        raise TypeError("it must be a list of module names.")
     return names
 
 
@@ -72,7 +72,7 @@ def _json(value: Any) -> str:
     if value != "json":
         raise ValueError(
             "arguments and results are JSON, with dates, Decimal, UUID, dataclasses and model "
-            "instances by type hints. Pass ids in the place of objects that only pickle can hold."
+            "instances by type hints. Pass ids in the place of objects that need pickle."
         )
     return "json"
 
@@ -106,14 +106,14 @@ TAKEN: Mapping[str, tuple[Any, Callable[[Any], Any]]] = {
     "imports": ((), _names),
     "include": ((), _names),
 }
-"""What has an effect: the default, and what returns the value in the form that is used."""
+"""Settings with an effect: the default, and the function that checks and converts a value."""
 
 BACKEND = "there is no result backend: results are rows of PGQUEUE['DATABASE']"
 NEEDLESS: Mapping[str, str] = {
     "broker_": "messages are rows of PGQUEUE['DATABASE']",
-    "result_": "results are rows of PGQUEUE['DATABASE'], kept as PGQUEUE['RETENTION'] says",
+    "result_": "results are rows of PGQUEUE['DATABASE'], kept for PGQUEUE['RETENTION']",
     "worker_": "`manage.py runworker` has options for its threads and processes",
-    "beat_": "workers enqueue what is scheduled",
+    "beat_": "workers enqueue scheduled tasks",
     "event_": absent.EVENTS,
     "control_": "there is no remote control of workers",
     "redis_": "there is no Redis",
@@ -123,9 +123,9 @@ NEEDLESS: Mapping[str, str] = {
     ), BACKEND),
     "security_": "messages are rows of your database",
     "task_acks_": "a message is settled when its task has ended",
-    "task_allow_error_cb_on_chord_header": "an errback is of the tasks that it is linked to",
-    "task_reject_on_worker_lost": "what a dead worker ran is run again",
-    "task_retry_on_worker_lost": "what a dead worker ran is run again",
+    "task_allow_error_cb_on_chord_header": "an errback belongs to the tasks to which it is linked",
+    "task_reject_on_worker_lost": "a message of a dead worker is run again",
+    "task_retry_on_worker_lost": "a message of a dead worker is run again",
     "task_queues": "channels need no declaration",
     "task_create_missing_queue": "channels need no declaration",
     "task_queue_": "channels need no declaration",
@@ -135,13 +135,13 @@ NEEDLESS: Mapping[str, str] = {
     "task_store_": "errors are always kept",
     "task_remote_tracebacks": "tracebacks are always kept",
     "task_repr_maxlevels": "the log has no arguments",
-    "task_compression": "PostgreSQL compresses what is long",
+    "task_compression": "PostgreSQL compresses long values",
     "task_protocol": "there is no protocol",
     "task_inherit_parent_priority": "a task's priority is its own",
     "enable_utc": "instants are stored in UTC",
     "deduplicate_successful_tasks": "a message ends once",
 }  # fmt: skip
-"""What has none, by the beginnings of the names, and why."""
+"""Settings without effect: the beginnings of their names, and the reasons."""
 
 
 NAMES = frozenset(
@@ -205,11 +205,11 @@ NAMES = frozenset(
     deduplicate_successful_tasks override_backends result_backend_thread_safe
     """.split()  # noqa: SIM905
 )
-"""All settings of Celery's. A project may have others of its own that begin as these do."""
+"""All settings of Celery's. A project may have settings of its own with the same beginnings."""
 
 
 def why_needless(name: str) -> str | None:
-    """Return why a setting has no effect; None: it has one, or is unknown."""
+    """Return the reason why a setting has no effect; None: it has an effect, or is unknown."""
     if name in TAKEN or name not in NAMES:
         return None
     return next((why for start, why in NEEDLESS.items() if name.startswith(start)), None)
@@ -236,11 +236,11 @@ OLD: Mapping[str, str] = {
     "CELERY_REDIRECT_STDOUTS": "worker_redirect_stdouts",
     "BROKER_": "broker_",
 }
-"""The beginnings of old names, in capitals and without a namespace, and those of today."""
+"""Beginnings of old names, in capitals without a namespace, and of today's names."""
 
 
 def name_of_old(name: str) -> str | None:
-    """Return today's name of a setting in capitals; None: it is not Celery's."""
+    """Return today's name of a setting that is written in capitals; None: it is not Celery's."""
     for start, now in OLD.items():
         if name.startswith(start):
             return now + name.removeprefix(start).lower()
@@ -255,7 +255,7 @@ def name_of_old(name: str) -> str | None:
 
 
 class _Overrides:
-    """Counts how often tests have overridden a setting of Celery's."""
+    """Counts the overrides of Celery's settings by tests."""
 
     count = 0
 
@@ -271,12 +271,13 @@ Version = tuple[int, int]
 
 
 class Conf:
-    """The settings of an app: those given to it, before those of what it was configured from.
+    """The settings of an app: its own values override the values of its source.
 
     Names are in lower case, as attributes or as keys.
 
     Raises:
-        ImproperlyConfigured: (where one is read) its value can't be; the message says why.
+        ImproperlyConfigured: (on reading a setting) its value is invalid; the message names the
+            reason.
     """
 
     _own: dict[str, Any]
@@ -291,7 +292,7 @@ class Conf:
         self.read_from(source, namespace)
 
     def read_from(self, source: Any, namespace: str | None) -> None:
-        """Take what was not set here from an object, a dict, or what a string names."""
+        """Set the source of the other values: an object, a dict, or an import path."""
         if isinstance(source, str):
             source = _imported(source)
         vars(self).update(_source=source, _prefix=f"{namespace}_" if namespace else "")
@@ -303,7 +304,7 @@ class Conf:
 
     @property
     def version(self) -> Version:
-        """Changes whenever a setting may have changed."""
+        """A value that changes whenever a setting may have changed."""
         return self._touched, _overrides.count
 
     def __getattr__(self, name: str) -> Any:
@@ -317,13 +318,13 @@ class Conf:
             raise ImproperlyConfigured(f"{self.spelled(name)} = {shown(value)}: {error}") from error
 
     def _without_effect(self, name: str) -> Any:
-        """Return what was set under a name that has no effect here."""
+        """Return the value that the project gave a setting without effect."""
         if not name.startswith("_") and name in (given := self.given()):
             return given[name]
         raise AttributeError(
             f"{name} is not set, and has no effect here: {why}."
             if (why := why_needless(name))
-            else f"There is no setting {name!r} of Celery's, nor was it set."
+            else f"{name!r} is no setting of Celery's, and is not set."
         )
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -339,24 +340,24 @@ class Conf:
         return name in self.given()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return a setting that was given, or the default."""
+        """Return the value of a setting that the project has set, or the default."""
         return getattr(self, name) if name in self.given() else default
 
     def update(self, *given: Mapping[str, Any], **settings: Any) -> None:
-        """Set several, also a project's own. `manage.py check` tells what is not Celery's."""
+        """Set several, also a project's own. `manage.py check` reports names unknown to Celery."""
         for each in (*given, settings):
             self._own.update(each)
         self.touch()
 
     def given(self) -> dict[str, Any]:
-        """Return what was set, here or in the source, by its name in lower case.
+        """Return all values set here or in the source, by their names in lower case.
 
-        It is looked up once for each version: every call of a task asks.
+        The source is read once for each version, because every call of a task needs the values.
         """
         version, (known, found) = self.version, self._known
         if version != known:
             read = list(self._from_source())
-            # Where a setting has its old name, too, the one of today counts.
+            # If a setting is given by its old and its new name, the new name counts.
             read.sort(key=lambda each: each[1].isupper() and not self._prefix, reverse=True)
             found = {**{name: value for name, _, value in read}, **self._own}
             spelled = {name: spelling for name, spelling, _ in read}
@@ -364,14 +365,14 @@ class Conf:
         return found
 
     def spelled(self, name: str) -> str:
-        """Return how a setting is named in the source."""
+        """Return the name of a setting as the source spells it."""
         self.given()
         return self._spelled.get(name) or (
             f"{self._prefix}{name}".upper() if self._prefix else name
         )
 
     def _from_source(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield the name of each setting, how it is spelled there, and its value."""
+        """Yield the name of each setting, its spelling in the source, and its value."""
         source = self._source
         if source is None:
             return
@@ -382,7 +383,7 @@ class Conf:
                     yield name, spelled, value
 
     def _name(self, spelled: str) -> str | None:
-        """Return the name of a setting that the source has under this one; None: it is none."""
+        """Return the setting's name for a spelling in the source; None: this is no setting."""
         if self._prefix:
             is_its = spelled.startswith(self._prefix)
             return spelled.removeprefix(self._prefix).lower() if is_its else None
@@ -392,7 +393,7 @@ class Conf:
 
 
 def _is_setting(source: Any, name: str, value: Any) -> bool:
-    """Say whether a name that has no effect looks like a setting, and not like what it needs."""
+    """Say whether a name without effect is a setting, and not an import or a function."""
     if why_needless(name) or name.isupper():
         return True
     of_settings = isinstance(source, Mapping | ModuleType | type)
@@ -400,7 +401,7 @@ def _is_setting(source: Any, name: str, value: Any) -> bool:
 
 
 def of_django() -> Conf:
-    """Return the settings that begin with CELERY_."""
+    """Return the Django settings that begin with CELERY_."""
     return Conf(django_settings, NAMESPACE)
 
 

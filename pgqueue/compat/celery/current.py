@@ -1,8 +1,4 @@
-"""The apps of this process, and the one whose settings shared tasks take.
-
-A project makes its Celery app while Django's settings are imported. So no module of `compat.celery`
-imports models, or reads a setting, at its top: `later` calls a function once both are there.
-"""
+"""The apps of this process, and the current app, whose settings hold for shared tasks."""
 
 from __future__ import annotations
 
@@ -19,13 +15,13 @@ from pgqueue.compat.celery.conf import Conf, of_django
 
 
 class App(Protocol):
-    """An app, as the modules below it know it."""
+    """The interface of an app for the modules below it."""
 
     conf: Conf
 
 
 apps: list[Any] = []
-"""In the order in which they were made; the last one that is current comes last."""
+"""The apps in the order in which they became current: the last one is the current app."""
 
 shared: list[tuple[str, App | None]] = []
 """The names of shared tasks, and the app that was current when they were declared."""
@@ -36,16 +32,16 @@ def _no_app() -> Any:
 
 
 fallback: Callable[[], Any] = _no_app
-"""Makes the app of a project that has none. The module of apps sets it."""
+"""Returns the app of a project without an app. The module `app` sets it."""
 
 
 def latest() -> Any:
-    """Return the app that is current; None: there is none yet."""
+    """Return the current app; None: there is none yet."""
     return apps[-1] if apps else None
 
 
 def app() -> Any:
-    """Return the app whose settings shared tasks take; without one, one of CELERY_ settings."""
+    """Return the current app; without one, an app with the CELERY_ settings."""
     return apps[-1] if apps else fallback()
 
 
@@ -55,16 +51,16 @@ def _of_django() -> Conf:
 
 
 def conf() -> Conf:
-    """Return the settings of the current app; without one, those that begin with CELERY_."""
+    """Return the settings of the current app; without one, the CELERY_ settings."""
     found: Conf = apps[-1].conf if apps else _of_django()
     return found
 
 
 class Discovery:
-    """Modules that are imported when a worker, or a name, needs the tasks in them.
+    """Modules that are imported when a worker, or the lookup of a name, needs their tasks.
 
-    It takes no lock: another thread may be importing a module whose tasks are declared by this, and
-    this wait for that module.
+    It takes no lock, which could deadlock: another thread may import a module whose tasks need this
+    lock, while the holder of the lock waits for that module.
     """
 
     def __init__(self) -> None:
@@ -72,11 +68,11 @@ class Discovery:
         self._later: list[Callable[[], None]] = []
 
     def add(self, packages: Any, related_name: str | None) -> None:
-        """Note that a module of each package is to be imported; None: of each Django app."""
+        """Note a module of each package for a later import; None: of each Django app."""
         self._wanted.append((packages, related_name))
 
     def import_all(self) -> None:
-        """Import all that is wanted, and the `tasks` of all Django apps."""
+        """Import the noted modules, and the module `tasks` of all Django apps."""
         if not django_apps.ready:
             return
         self._make()
@@ -88,9 +84,9 @@ class Discovery:
                 import_module(module)
 
     def later(self, make: Callable[[], None]) -> None:
-        """Call something once the settings and the apps are there: at once, if they are.
+        """Call a function when Django's settings and apps are ready; at once, if they are.
 
-        Then two threads may call it at the same time.
+        Two threads may call the function at the same time.
         """
         if django_apps.ready:
             make()
@@ -103,7 +99,7 @@ class Discovery:
             try:
                 make()
             finally:
-                with suppress(ValueError):  # another thread has done it, too
+                with suppress(ValueError):  # another thread has called it, too
                     self._later.remove(make)
 
 
@@ -118,7 +114,7 @@ def _import(packages: Any, related_name: str | None) -> None:
 
 
 def _import_related(package: str, related_name: str | None) -> None:
-    """Import a module of a package, if it has one; of the path of an AppConfig, beside that."""
+    """Import a module of a package, if it exists; an AppConfig's path stands for its package."""
     try:
         import_module(package)
     except ModuleNotFoundError as error:

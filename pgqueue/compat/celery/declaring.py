@@ -1,4 +1,4 @@
-"""Make tasks of functions and classes, and pgqueue's own tasks of these."""
+"""Make Celery's tasks of functions and classes, and register them as pgqueue's tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def declare(function: Callable[..., Any], app: Any, options: Mapping[str, Any]) 
     """Make a task of a function, and register it.
 
     Raises:
-        InvalidTask: an option can't be, or the function can't be found by name.
+        InvalidTask: an option is invalid, or the function is not at the top of its module.
         Unsupported: an option is not taken over.
     """
     if not inspect.isfunction(function) or "." in function.__qualname__:
@@ -45,7 +45,7 @@ def _base(app: Any) -> Any:
 
 
 def register(task: Any, function: Callable[..., Any], app: Any, *, is_bound: bool) -> Any:
-    """Complete a task, and have workers find it."""
+    """Complete a task, and register it for workers."""
     names = app or current.latest()
     name = task.name or _name(
         names, getattr(task, "__name__", type(task).__name__), task.__module__
@@ -54,16 +54,16 @@ def register(task: Any, function: Callable[..., Any], app: Any, *, is_bound: boo
     vars(task)["_class"] = type(task)
     fault = fault_of(function, by_name=name.startswith("__main__."))
     if fault:
-        raise InvalidTask(f"{name} can't be a task: {fault}.")
+        raise InvalidTask(f"{name} is no valid task: {fault}.")
     making.check(task)
     if app is None:
         current.shared.append((name, names))
     if inspect.iscoroutinefunction(function):
         if type(task).__call__ is not Task.__call__:
-            raise Unsupported(f"{name}: __call__ can't surround a coroutine function.")
+            raise Unsupported(f"{name}: __call__ must not surround a coroutine function.")
         function = surrounded(task, function)
     task.function = function
-    # An app's module is imported by that of the settings, which can't be read until it is.
+    # The settings' module may import the app's module, so the settings may not be readable yet.
     current.discovery.later(lambda: registry.add(task.own))
     return task
 
@@ -73,11 +73,11 @@ def _name(app: Any, name: str, module: str) -> str:
 
 
 def find(name: str) -> CeleryTask | None:
-    """Return the task of this name, after importing what declares tasks."""
+    """Return the task of this name, after importing the modules that declare tasks."""
     current.discovery.import_all()
     own = registry.get(name)
     return own if isinstance(own, CeleryTask) else None
 
 
-# It imports what the project lists, whatever the name: a name can't have other modules imported.
+# For any name, `find` imports only modules that the project lists: a message's name is no path.
 registry.adopters.append(find)

@@ -16,11 +16,11 @@ from pgqueue.compat.celery.utils import uuid
 from pgqueue.exceptions import Cancel, Defer, Discard, InvalidResult
 
 REQUEUED = 100
-"""Times that it may ask to be run again at once: a worker has no such limit."""
+"""The maximum of immediate requeues in one call. A worker has no maximum."""
 
 
 class _Failures(NamedTuple):
-    """What a backoff is told."""
+    """The failures so far: the argument of a backoff."""
 
     failures: int
 
@@ -31,7 +31,7 @@ def apply(
     """Run a task until it succeeds or fails for good.
 
     Raises:
-        Exception: its error, if that is asked for.
+        Exception: the task's error, if `throws` is true.
     """
     id = options.get("task_id") or uuid()
     requeued = 0
@@ -71,10 +71,10 @@ def apply(
 
 
 def _call(task: Any, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Any:
-    """Call a task; return what it returned.
+    """Call a task; return its return value.
 
     Raises:
-        InvalidResult: a worker could not store that.
+        InvalidResult: a worker could not store the return value.
     """
     first = [task] if task.is_bound else []
     returned = task.own.run_here(*first, *args, **kwargs)
@@ -86,7 +86,7 @@ def _call(task: Any, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Any:
 
 
 def _state(task: Any, error: BaseException, retries: int) -> str:
-    if isinstance(error, InvalidResult):  # as in a worker: it would be the same again
+    if isinstance(error, InvalidResult):  # as in a worker: a retry would return the same value
         return states.FAILURE
     delay = task.own.backoff(error, _Failures(retries + 1))
     return states.FAILURE if delay is None else states.RETRY

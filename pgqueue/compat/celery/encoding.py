@@ -1,8 +1,8 @@
-"""Arguments and results of Celery's kind as JSON: what is no JSON becomes what Celery makes of it.
+"""JSON of arguments and results: pgqueue's codec first, then the rules of Celery's JSON.
 
-What pgqueue's codec takes is written by that, and comes back as what it was. What it refuses, since
-it would come back as something else, is written as Celery's JSON writes it: numbers as keys become
-text, subclasses their base, lazy texts plain ones.
+Values that pgqueue's codec accepts keep their types. The codec refuses other values, since JSON
+would change their types. These are converted as in Celery: numbers as keys become text, subclasses
+become their base class, and lazy texts become plain text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CeleryCodec(Codec):
         return super().encode(args, kwargs)
 
     def encode_result(self, value: Any) -> str:
-        """Return as JSON what the function returned; of another result, what it is found by."""
+        """Return a return value as JSON; a result object becomes its `as_tuple()`."""
         try:
             return super().encode_result(value)
         except InvalidResult:
@@ -48,7 +48,7 @@ class CeleryCodec(Codec):
         return super().encode_result(simple)
 
     def encode_progress(self, data: Any) -> str:
-        """Return as JSON what a run noted."""
+        """Return the progress of a run as JSON."""
         try:
             return super().encode_progress(data)
         except InvalidProgress:
@@ -56,14 +56,14 @@ class CeleryCodec(Codec):
         return super().encode_progress(simple)
 
     def check_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Check that the function can be called so, if the task wants that."""
+        """Check that the arguments fit the function, unless the task's typing is false."""
         if self._typing:
             super().check_fit(args, kwargs)
 
     def check_known(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_encrypted: bool = False
     ) -> None:
-        """Check that the function has a parameter for each argument, if the task wants that."""
+        """Check that each argument has a parameter, unless the task's typing is false."""
         if self._typing:
             super().check_known(args, kwargs, is_encrypted=is_encrypted)
 
@@ -76,7 +76,7 @@ class CeleryCodec(Codec):
 
 
 def simplified(value: Any) -> Any:
-    """Return a value with what Celery's JSON makes of what is in it; all else as it is."""
+    """Return a value with the conversions of Celery's JSON; other values stay unchanged."""
     if isinstance(value, dict):
         return {_key(name): simplified(each) for name, each in value.items()}
     if isinstance(value, list):

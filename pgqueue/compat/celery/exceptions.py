@@ -1,4 +1,4 @@
-"""Celery's exceptions, by its names; and `Unsupported`, for what is not taken over."""
+"""Celery's exceptions under its names, and `Unsupported` for features not taken over."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TimeoutError = WaitTimeout
 
 
 class TaskPredicate(PGQueueError):
-    """What a task raises to say how its run is to end."""
+    """The base of exceptions by which a task decides how its run ends."""
 
 
 class Retry(TaskPredicate):
     """The task asked to be tried again: `Task.retry()` raises it.
 
     Args:
-        message: why, in words.
+        message: the reason in words.
         exc: the error that is the reason.
         when: seconds, a timedelta, or an aware datetime; None: the task's default_retry_delay.
     """
@@ -46,12 +46,12 @@ class Retry(TaskPredicate):
     def __str__(self) -> str:
         when = f" at {self.when}" if isinstance(self.when, datetime) else ""
         if isinstance(self.when, int | float):
-            when = f" in {self.when}s"  # as Celery has it: celery-progress reads it
+            when = f" in {self.when}s"  # Celery's form: celery-progress reads it
         return self.message or f"Retry{when}" + (f": {self.exc!r}" if self.exc else "")
 
 
 class Ignore(TaskPredicate):
-    """The task decided that its message need not run: it ends as discarded."""
+    """The task ignores its message: the message ends as discarded."""
 
 
 class Reject(TaskPredicate):
@@ -59,7 +59,7 @@ class Reject(TaskPredicate):
 
     Args:
         reason: kept with the message.
-        requeue: run it again at once; otherwise it is a dead letter.
+        requeue: run the message again at once; otherwise it becomes a dead letter.
     """
 
     def __init__(self, reason: Any = None, requeue: bool = False) -> None:
@@ -69,10 +69,10 @@ class Reject(TaskPredicate):
 
 
 class Replaced(TaskPredicate):
-    """Others take the place of this run.
+    """Other messages take the place of this run.
 
     Attributes:
-        result: what is stored as its result: that it is that of another message.
+        result: the stored result: a reference to the result of another message.
     """
 
     def __init__(self, message_id: int) -> None:
@@ -85,11 +85,11 @@ class TaskError(PGQueueError):
 
 
 class ChordError(TaskError):
-    """A task failed that this one was to get the result of."""
+    """A task of the header failed, so the body of the chord has no results."""
 
 
 class IncompleteStream(PGQueueError):
-    """Not all that follow a result are known, since one of them has not ended."""
+    """A message has not ended, so the results after it are not known yet."""
 
 
 class MaxRetriesExceededError(TaskError):
@@ -102,7 +102,7 @@ class MaxRetriesExceededError(TaskError):
 
 
 class TaskRevokedError(PGQueueError):
-    """The message was cancelled, or its time was over, before its task succeeded."""
+    """The message was cancelled, or has expired, before its task succeeded."""
 
 
 class SoftTimeLimitExceeded(TaskTimeout):

@@ -1,4 +1,4 @@
-"""What came of a group."""
+"""The results of a group."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ class ResultSet:
             self.results.append(result)
 
     def update(self, results: Iterable[Any]) -> None:
-        """Add those of several results that are not there yet."""
+        """Add the results that are not there yet."""
         for each in results:
             self.add(each)
 
     def remove(self, result: Any) -> None:
-        """Take out a result, or that of this id.
+        """Remove a result, given as the object or its id.
 
         Raises:
-            KeyError: it is not there.
+            KeyError: the result is not there.
         """
         try:
             self.results.remove(result)
@@ -71,11 +71,11 @@ class ResultSet:
             raise KeyError(result) from error
 
     def discard(self, result: Any) -> None:
-        """Take out a result, or that of this id, if it is there."""
+        """Remove a result, given as the object or its id, if it is there."""
         self.results = [each for each in self.results if each != result]
 
     def clear(self) -> None:
-        """Take out all."""
+        """Remove all results."""
         self.results.clear()
 
     def ready(self) -> bool:
@@ -95,7 +95,7 @@ class ResultSet:
         return any(each.failed() for each in self.results)
 
     def completed_count(self) -> int:
-        """Return how many succeeded."""
+        """Return the number of tasks that have succeeded."""
         return sum(each.successful() for each in self.results)
 
     def get(
@@ -105,16 +105,16 @@ class ResultSet:
         callback: Any = None,
         **options: Any,
     ) -> list[Any]:
-        """Wait until all have ended; return what they returned, in their order.
+        """Wait until all have ended; return their return values, in order.
 
         Args:
-            timeout: seconds or a timedelta, for all.
-            propagate: raise the first error; otherwise, return errors in their places.
-            callback: called with the id and the value of each; then nothing is returned.
-            options: those of `AsyncResult.get`.
+            timeout: seconds or a timedelta, for all together.
+            propagate: raise the first error; otherwise, return errors in the list.
+            callback: called with the id and the value of each; the list is then empty.
+            options: options of `AsyncResult.get`.
 
         Raises:
-            TimeoutError: one goes on.
+            TimeoutError: a message has not ended in this time.
         """
         until = monotonic() + (inf if timeout is None else as_timedelta(timeout).total_seconds())
         values = []
@@ -130,12 +130,12 @@ class ResultSet:
     join = join_native = get
 
     def iterate(self, **options: Any) -> Iterator[Any]:
-        """Yield what they returned."""
+        """Wait for each result, and yield its return value."""
         for each in self.results:
             yield each.get(**options)
 
     def maybe_throw(self, **options: Any) -> None:
-        """Raise the error of one that has failed."""
+        """Raise the first error, if a task has failed."""
         for each in self.results:
             each.maybe_throw(**options)
 
@@ -147,21 +147,21 @@ class ResultSet:
             each.revoke(**options)
 
     def then(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Say what takes its place."""
+        """Raise `Unsupported`, whose message names the alternative."""
         raise Unsupported(
-            "then(): a chord has a task follow all; get(callback=…) waits, and calls a function."
+            "then(): the body of a chord follows all; get(callback=…) waits, and calls a function."
         )
 
     def forget(self) -> None:
-        """Do nothing: results go with the history, by PGQUEUE["RETENTION"]."""
+        """Do nothing: PGQUEUE["RETENTION"] removes results with the history."""
 
 
 class GroupResult(ResultSet):
     """The results of a group.
 
     Attributes:
-        id: what `restore()` finds it by.
-        parent: the result of what is before it in a chain.
+        id: the id for `restore()`.
+        parent: the result of the step before it in a chain.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class GroupResult(ResultSet):
         return [each.id for each in self.results]
 
     def as_tuple(self) -> tuple[Any, list[Any]]:
-        """Return its id and those of its results: `result_from_tuple` makes a result of them."""
+        """Return its id and its results' ids, from which `result_from_tuple` makes a result."""
         parent = self.parent and self.parent.as_tuple()
         return (self.id, parent), [each.as_tuple() for each in self.results]
 
@@ -187,11 +187,11 @@ class GroupResult(ResultSet):
         """Do nothing: the group is stored with its flow."""
 
     def delete(self, backend: Any = None) -> None:
-        """Do nothing: the group goes with its flow, by PGQUEUE["RETENTION"]."""
+        """Do nothing: PGQUEUE["RETENTION"] removes the group with its flow."""
 
     @classmethod
     def restore(cls, id: str, backend: Any = None, app: Any = None) -> GroupResult | None:
-        """Return the group of this id; None: there is none. Groups in it are left out."""
+        """Return the group of this id, without inner groups; None: there is none."""
         flow, _, number = str(id).partition(".")
         if not flow.isdecimal() or not number:
             return None
@@ -203,7 +203,7 @@ class GroupResult(ResultSet):
 
 
 def result_from_tuple(r: Any, app: Any = None) -> Any:
-    """Return the AsyncResult or GroupResult that `as_tuple()` was called of; one as it is."""
+    """Return the AsyncResult or GroupResult of an `as_tuple()`; a result as it is."""
     if isinstance(r, AsyncResult | ResultSet):
         return r
     known, members = r

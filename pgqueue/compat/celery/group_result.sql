@@ -1,5 +1,5 @@
 -- name: members
--- The messages of a group of a flow, and the task_ids that they were given.
+-- The messages of a group in a flow, and their task_ids.
 SELECT DISTINCT id, metadata -> 'celery' ->> 'id'
 FROM (
     SELECT id, metadata FROM pgqueue_message WHERE flow_id = %(flow_id)s

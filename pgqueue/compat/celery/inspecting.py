@@ -1,4 +1,4 @@
-"""`app.control.inspect()`: the work of the workers, from their rows and from messages."""
+"""`app.control.inspect()`: the state of the workers, from their rows and from messages."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pgqueue.conf import settings
 from pgqueue.tasks import registry
 
 MOST = 1000
-"""Messages of each kind that are told of."""
+"""The maximum of listed messages of each kind."""
 
 
 class Inspect:
-    """Tells of workers that are alive. Each method asks the database.
+    """Lists the live workers and their messages. Each method asks the database.
 
     Answers are dicts by the names of workers, `celery@HOST:PID`; None: no worker is alive.
 
     Args:
-        destination: names of the workers that are asked; None: all.
+        destination: names of workers; None: all workers.
     """
 
     def __init__(self, destination: Any = None, timeout: Any = None, **others: Any) -> None:
@@ -31,7 +31,7 @@ class Inspect:
         self._asked: Collection[str] | None = several
 
     def ping(self, destination: Any = None) -> Any:
-        """Return that each worker is alive."""
+        """Return a "pong" for each live worker."""
         return self._each(lambda worker: {"ok": "pong"})
 
     def active(self, safe: Any = None) -> Any:
@@ -54,11 +54,11 @@ class Inspect:
         return self._each(lambda worker: waiting)
 
     def reserved(self, safe: Any = None) -> Any:
-        """Return nothing for each worker: a message is claimed as it begins."""
+        """Return an empty list for each worker: a worker claims a message as it starts it."""
         return self._each(lambda worker: [])
 
     def revoked(self) -> Any:
-        """Return nothing for each worker: a revoked message ends at once."""
+        """Return an empty list for each worker: a revoked message ends at once."""
         return self._each(lambda worker: [])
 
     def registered(self, *taskinfoitems: str) -> Any:
@@ -69,11 +69,11 @@ class Inspect:
     registered_tasks = registered
 
     def active_queues(self) -> Any:
-        """Return the channels of each worker; an empty list: all of them."""
+        """Return the channels of each worker; an empty list: all channels."""
         return self._each(lambda worker: [{"name": each} for each in worker.channels or ()])
 
     def stats(self) -> Any:
-        """Return the process of each worker, its age in seconds, and its number of threads."""
+        """Return the process id of each worker, its age in seconds, and its number of threads."""
         return self._each(
             lambda worker: {
                 "pid": worker.pid,

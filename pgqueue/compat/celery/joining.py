@@ -1,4 +1,4 @@
-"""Have a task fail whose messages before it have failed: the rest of a chain, or a chord's body."""
+"""Pass a failure on to the later steps of a chain, and to the body of a chord."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from pgqueue.tasks import TaskContext, TaskError, flow_results
 SQL = load(__name__)
 
 AFTER = "after"
-"""The key in a message's own metadata that says what it follows, if its arguments can't tell."""
+"""The metadata key for the kind of parent, if the arguments do not show it."""
 ONE, GROUP, BETWEEN = "one", "group", "between"
-"""Another message, a group, or a group while it is itself part of one."""
+"""Kinds of parents: a message, a group, or a group inside of another group."""
 AGAIN = timedelta(seconds=1)
-"""Until the next look at a message before this one that was replayed meanwhile."""
+"""The delay before a run checks a replayed parent again."""
 FAILED = (State.DEAD, *Outcome)
 
 
 class FirstFailure(NamedTuple):
-    """The first message that failed of those that one waited for.
+    """The first failed parent of a message.
 
     Attributes:
-        parent: how it failed.
-        task_id: its task_id, or its number.
-        is_before: others of those that the message waited for come after it.
+        parent: the outcome and the error of the parent.
+        task_id: the parent's task_id, or its number.
+        is_before: other parents of the message come after this parent.
     """
 
     parent: ParentFailed
@@ -42,13 +42,13 @@ class FirstFailure(NamedTuple):
 
 
 def check_parents(context: CeleryContext, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Look at the results that a run was given.
+    """Check the parents of a run, and raise an error if a parent has failed.
 
     Raises:
-        ChordError: the run follows a group, one of which has failed.
-        Exception: the run follows a message that failed with this error.
-        Cancel: the run follows a message that was cancelled or discarded, or has expired.
-        Defer: a message before this one was replayed, and goes on.
+        ChordError: the parents are a group, and one of them has failed.
+        Exception: the parent failed with this error.
+        Cancel: the parent was cancelled or discarded, or has expired.
+        Defer: a parent was replayed, and has not ended yet.
     """
     if context.claim.flow_id is None:
         return
@@ -65,12 +65,12 @@ def check_parents(context: CeleryContext, args: Sequence[Any], kwargs: Mapping[s
 
 
 def has_failed_before(context: CeleryContext) -> bool:
-    """Say whether a run only passes on the failure of a message before it."""
+    """Say whether a run only passes on the failure of a parent."""
     return context.claim.flow_id is not None and first_failure(context) is not None
 
 
 def first_failure(context: TaskContext) -> FirstFailure | None:
-    """Return how the first message failed that this one waited for; None: none has failed."""
+    """Return the first failed parent of a message; None: no parent has failed."""
     claim = context.claim
     with connections[context.database].cursor() as cursor:
         cursor.execute(SQL["failed"], {"id": claim.id, "flow_id": claim.flow_id})
@@ -100,7 +100,7 @@ def _pass_on(failure: FirstFailure, follows: str) -> None:
     if follows == GROUP and not failure.is_before:
         raise ChordError(f"Dependency {failure.task_id} raised {raised!r}") from parent
     if parent.outcome != State.DEAD:
-        raise Cancel(f"Message {parent.message_id}, which it follows, was {parent.outcome}.")
+        raise Cancel(f"Its parent, message {parent.message_id}, was {parent.outcome}.")
     raise raised from parent
 
 
@@ -118,7 +118,7 @@ def _follows(context: CeleryContext, args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def _failed(given: Any) -> ParentFailed | None:
-    """Return the first error in the place of a result, also in lists."""
+    """Return the first failed parent among the results, also in nested lists."""
     for each in given:
         found = _failed(each) if type(each) is list else each
         if isinstance(found, ParentFailed):

@@ -1,7 +1,7 @@
 -- name: failed
--- The first failed parent of a message, its task_id, and whether other parents of the message wait for it: then it comes
--- before a group that the message follows. A parent before a group is taken first, whatever its id: it may have replaced
--- another message.
+-- The first failed parent of a message, its task_id, and `is_before`: other parents of the message wait for this parent,
+-- so the parent comes before the group. A parent before the group comes first, whatever its id, because it may have
+-- replaced another message and so have a higher id.
 SELECT failed.id,
        (SELECT metadata -> 'celery' ->> 'id' FROM pgqueue_message WHERE id = failed.id
         UNION ALL

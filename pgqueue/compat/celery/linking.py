@@ -1,7 +1,7 @@
-"""Call what is linked to errors: `link_error`, `on_error`.
+"""Call errbacks, which `link_error` and `on_error` link to a task.
 
-It is a message of the flow that waits for the one it is linked to, and does nothing if that has
-succeeded. So it is called once, also where a worker died; and where it fails, that is seen.
+An errback is a message of the flow: it waits for its task's message, and does nothing if the task
+has succeeded. So it is called once, even if a worker dies, and its own failure is visible.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pgqueue.tasks import Task, TaskContext, task
 
 
 class FailedRequest(Request):
-    """Of a message that has failed: what its errback is told."""
+    """The request of a failed message, for its errback."""
 
     called_directly = False
 
     def __init__(self, result: AsyncResult) -> None:
         self.task = result.name
         self.id = self.root_id = result.given_id
-        # A chord's body has none in Celery: it was never called.
+        # As in Celery, a chord's body that was never called has no arguments.
         self.args = [each for each in result.args or () if not _has_failed(each)]
         self.kwargs = result.kwargs
         self.retries = result.retries or 0
@@ -39,18 +39,18 @@ class FailedRequest(Request):
 
 @task(takes_context=True, max_attempts=1, redact=["errback.args", "errback.kwargs"])
 def call_errback(context: TaskContext, errback: dict[str, Any], failed: Any) -> None:
-    """Call what is linked to a message, if that has failed by itself.
+    """Call the errback of a message, if the message has failed by itself.
 
-    With the request, the error and its traceback, if it takes as many; or as a message of its own,
-    with the id alone.
+    An errback with three parameters gets the request, the error and the traceback. Any other
+    errback becomes a message with the id as its argument.
     """
     if isinstance(failed, ParentFailed) and failed.outcome not in FAILED:
-        context.defer(AGAIN)  # it was replayed meanwhile
+        context.defer(AGAIN)  # the message was replayed meanwhile
     if not isinstance(failed, ParentFailed) or failed.outcome != State.DEAD:
         return
     first = first_failure(context)
     if first is not None and first.parent.message_id != failed.message_id:
-        return  # the message only passed on the failure of one before it
+        return  # the message only passed on the failure of a parent
     result = AsyncResult(failed.message_id)
     error = as_raised(error_of(failed))
     traceback = failed.error["traceback"] if failed.error else None
@@ -58,7 +58,7 @@ def call_errback(context: TaskContext, errback: dict[str, Any], failed: Any) -> 
 
 
 def call(errback: Any, request: Request, error: Any, traceback: str | None) -> None:
-    """Call what is linked to an error here, or store its message."""
+    """Call an errback in this process, or store its message."""
     if not _takes_all(errback):
         errback.apply_async((request.id,))
         return
@@ -79,7 +79,7 @@ def _has_failed(given: Any) -> bool:
 def _takes_all(errback: Any) -> bool:
     """Say whether an errback takes the request, the error and the traceback.
 
-    Arguments that the signature has already are not counted.
+    Arguments of the signature itself are not counted.
     """
     task = errback.type
     if task.is_bound:
@@ -96,10 +96,10 @@ def _takes_all(errback: Any) -> bool:
 
 
 def errback_task(errback: Any) -> Task[Any, Any]:
-    """Return the task whose message calls an errback, in the channel of that one's own task.
+    """Return the task whose message calls an errback, in the channel of the errback's task.
 
     Raises:
-        Unsupported: it is put together of several.
+        Unsupported: the errback is a chain, a group or a chord.
     """
     if errback.kind is not None:
         raise Unsupported(f"link_error of a {errback.kind}: link each of its tasks.")

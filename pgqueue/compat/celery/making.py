@@ -1,4 +1,4 @@
-"""Make pgqueue's own tasks of those of Celery's kind, by the settings of the moment."""
+"""Make pgqueue's tasks of Celery's tasks, by the current settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgqueue.tasks.options import checked
 HANDLERS = "use the signals, or handlers such as on_failure()"
 STRATEGY = "the worker has no strategies: use the signals, or before_start()"
 REFUSED: Mapping[str, str] = {
-    "pydantic": "give type hints: dataclasses come back as what they were",
+    "pydantic": "give type hints: dataclasses keep their types",
     "backend": "results are rows of the database",
     "exchange": "there are no exchanges: give queue=…",
     "routing_key": "there are no exchanges: give queue=…",
@@ -29,24 +29,24 @@ REFUSED: Mapping[str, str] = {
     "start_strategy": STRATEGY,
     "AsyncResult": "the worker has no such class",
     "shadow_name": "the log has the task's name",
-    "on_bound": "a task is bound to no app: what it needs is looked up when it runs",
+    "on_bound": "a task is bound to no app: it finds its app when it runs",
     "from_config": "set the attributes, or CELERY_TASK_ANNOTATIONS",
     "annotate": "set CELERY_TASK_ANNOTATIONS",
     "add_around": "define __call__ in the class of the task",
-    "request_stack": "self.request is of the run that is under way",
-    "push_request": "self.request is of the run that is under way",
-    "pop_request": "self.request is of the run that is under way",
+    "request_stack": "self.request belongs to the current run",
+    "push_request": "self.request belongs to the current run",
+    "pop_request": "self.request belongs to the current run",
     "signature_from_request": "retry() tries the same message again",
     "subtask_from_request": "retry() tries the same message again",
 }
-"""What neither an option nor a class of tasks can have, and what to do instead."""
+"""Refused options and class attributes of tasks, each with the alternative."""
 
 
 def made(task: Any) -> CeleryTask:
-    """Return the task as one of pgqueue's own, by the settings of this moment.
+    """Return a task of Celery's kind as a task of pgqueue's, by the current settings.
 
     Raises:
-        InvalidTask: an option can't be.
+        InvalidTask: an option is invalid.
     """
     _annotate(task)
     conf = task.conf
@@ -100,12 +100,12 @@ def _retrying(task: Any) -> Retrying:
 
 
 def option(task: Any, name: str, default: Any) -> Any:
-    """Return an option of a task, or that of the settings."""
+    """Return an option of a task, or the default from the settings."""
     return _first(getattr(task, name), default)
 
 
 def _annotate(task: Any) -> None:
-    """Have a task be of its class with what task_annotations say now, as attributes of that.
+    """Give a task a subclass of its class with the current task_annotations as attributes.
 
     Raises:
         Unsupported: an annotation is not taken over.

@@ -1,4 +1,4 @@
-"""Store signatures as the messages of a flow, and tell of what they are."""
+"""Store signatures as the messages of a flow, and return their results."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Placing:
 
     Args:
         draft: the flow.
-        prefix: what the numbers of its groups begin with.
-        called: the signature of the task whose apply_async stores it.
+        prefix: the beginning of the numbers of its groups.
+        called: the signature whose task's apply_async stores the flow.
     """
 
     def __init__(self, draft: Draft, prefix: str = "", called: Signature | None = None) -> None:
@@ -44,18 +44,18 @@ class Placing:
         self._groups = 0
         self._linked_to: Member[Any] | None = None
         self._between: Placed | None = None
-        self._before: dict[int, Placed] = {}  # by the ids of objects, and the next
+        self._before: dict[int, Placed] = {}  # by the id() of objects, as the next one
         self._numbers: dict[int, str] = {}
         self._added: list[tuple[Member[Any], Any, Mapping[str, Any]]] = []
 
     def add(
         self, sig: Signature, previous: Placed | None, *, taken: bool, group: str | None
     ) -> Member[Any]:
-        """Add the message of one task, and what is linked to it.
+        """Add the message of one task, and the messages of its links.
 
-        As in Celery, a message fails if the one before it has failed, or one of the group before
-        it. A linked message waits until the failed one is replayed. An errback is called for the
-        message that failed, and not for those that follow it.
+        As in Celery, a message fails if its parent, or a member of the group before it, has failed.
+        A linked message waits until the failed message is replayed. An errback is called for the
+        message that failed, and not for the messages after it.
         """
         links, errbacks = sig.linked("link"), sig.linked("link_error")
         joins = isinstance(previous, list)
@@ -63,7 +63,7 @@ class Placing:
         if previous is not None and sig.immutable:
             own[AFTER] = GROUP if joins else ONE
         if joins and previous is self._between:
-            own[AFTER] = BETWEEN  # as in Celery, it has the error of the failed member
+            own[AFTER] = BETWEEN  # as in Celery, it gets the error of the failed member
         options = {name: each for name, each in sig.options.items() if name not in LINKS}
         task, args, kwargs = sig.type, sig.args, sig.kwargs
         if sig is not self._called:
@@ -93,7 +93,7 @@ class Placing:
         return member
 
     def _link(self, links: Sequence[Signature], member: Member[Any]) -> None:
-        """Add what is linked to a message."""
+        """Add the messages of the signatures that are linked to a message."""
         around, self._linked_to = self._linked_to, member
         for link in links:
             link.place(self, member, taken=False, group=None)
@@ -127,15 +127,15 @@ class Placing:
         return placed
 
     def note_before(self, placed: Placed, previous: Placed | None) -> None:
-        """Note what is before something, as the parent of its result."""
+        """Note the previous step of a placed step, as the parent of its result."""
         if previous is not None:
             self._before[id(placed)] = previous
 
     def result_of(self, placed: Placed, flow_id: str, around: Placed | None = None) -> Any:
-        """Return the result of what was placed and stored, with those before it as its parents.
+        """Return the result of a placed and stored step, with the earlier steps as its parents.
 
         Args:
-            around: what is before the group that it is part of, which is that one's parent alone.
+            around: the step before the enclosing group, which is the parent of the group only.
         """
         before = self._before.get(id(placed))
         parent = None if before is None or before is around else self.result_of(before, flow_id)
@@ -152,10 +152,10 @@ class Placing:
 
 
 def store(sig: Signature, *, is_called: bool = False) -> Any:
-    """Store what is put together as a flow, in the transaction that is open.
+    """Store a canvas as a flow, in the open transaction.
 
     Args:
-        is_called: it is a task, whose apply_async does this.
+        is_called: whether the signature is one task, whose apply_async calls this.
 
     Returns:
         The AsyncResult of its last task, or the GroupResult of its last group.
@@ -169,7 +169,7 @@ def store(sig: Signature, *, is_called: bool = False) -> Any:
         placed = sig.place(into, None, taken=False, group=None)
     into.tell_stored()
     result = into.result_of(placed, flow.id)
-    if sig.kind == "chord":  # as in Celery, also where its body is a chain
+    if sig.kind == "chord":  # as in Celery, also if its body is a chain
         result.parent = _group_before(result)
     return result
 

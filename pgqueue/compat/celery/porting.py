@@ -1,6 +1,6 @@
-"""Read a project's source, and say what becomes of Celery's words in it: `pgqueue_from_celery`.
+"""Report the uses of Celery in a project's source, for `pgqueue_from_celery`.
 
-No module of the project is imported for it: files are parsed.
+The files are parsed; no module of the project is imported.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SKIPPED = ("node_modules", "site-packages", "__pycache__", "build", "dist", "ven
 LINKS = ("link", "link_error")
 RETRY = ("exc", "countdown", "eta", "max_retries", "throw", "args", "kwargs")
 DECORATORS = ("shared_task", "task", "periodic_task")
-ALWAYS = "a message that a dead worker ran is always run again"
+ALWAYS = "a message of a dead worker is always run again"
 DIFFERENT_OPTIONS: Mapping[str, str] = {
     "acks_late": ALWAYS,
     "reject_on_worker_lost": ALWAYS,
     "rate_limit": "it is a policy of the channel, for all workers together",
     "priority": "higher first, as with RabbitMQ",
-    "task_id": "a second message with it is not stored: the first is returned",
+    "task_id": "a second message with the same task_id is not stored: the first is returned",
 }
 OTHERS: Mapping[str, tuple[Word, str]] = {
     "kombu": ("differs", "there is no broker: channels need no declaration, so drop its queues"),
@@ -44,17 +44,17 @@ OTHERS: Mapping[str, tuple[Word, str]] = {
     "redbeat": ("refused", "add its schedules to beat_schedule"),
     "flower": ("refused", "the admin shows workers and messages"),
 }
-"""Packages beside Celery, and what becomes of them."""
+"""Packages beside Celery: whether each is taken over, and the advice."""
 
 
 class Finding(NamedTuple):
-    """Something of Celery's in a file.
+    """A use of Celery in a file.
 
     Attributes:
-        path, line: where.
-        what: as the source has it.
-        word: what becomes of it: "taken over", "differs" or "refused".
-        why: what is different, or what to do; "": nothing.
+        path, line: its place.
+        what: the expression in the source.
+        word: the verdict: "taken over", "differs" or "refused".
+        why: the difference, or the advice; "": none.
         is_import: whether `rewritten` changes the line.
     """
 
@@ -67,7 +67,7 @@ class Finding(NamedTuple):
 
 
 def files(roots: Iterable[Path]) -> Iterator[Path]:
-    """Yield the Python files below some folders, without hidden ones and installed packages."""
+    """Yield the Python files below these folders, without hidden files and installed packages."""
     for root in roots:
         if root.is_file():
             yield root
@@ -82,7 +82,7 @@ def findings(path: Path) -> list[Finding]:
     """Return the uses of Celery in a file, in the order of its lines.
 
     Raises:
-        SyntaxError: the file is no Python of this version's.
+        SyntaxError: this version of Python cannot parse the file.
     """
     tree = ast.parse(_read(path), str(path))
     found = [Finding(path, *each) for node in ast.walk(tree) for each in _of(node)]
@@ -90,9 +90,9 @@ def findings(path: Path) -> list[Finding]:
 
 
 def rewritten(path: Path) -> str | None:
-    """Return the text of a file, with imports of this package in the place of Celery's.
+    """Return a file's text with imports of this package in the place of Celery; None: no change.
 
-    Statements that import something refused are left as they are; None: nothing changes.
+    Statements that import a refused module or name stay unchanged.
     """
     text = _read(path)
     lines = text.splitlines(keepends=True)
@@ -182,7 +182,7 @@ def _other(line: int, module: str) -> Iterator[_Found]:
 
 
 def becomes_of(module: str, name: str | None = None) -> tuple[Word, str]:
-    """Say whether a module of Celery's, or a name in it, is taken over, and why not.
+    """Return whether a module of Celery's, or a name in it, is taken over, and the reason.
 
     Args:
         module: without `celery.`; "": the package itself.
@@ -196,7 +196,7 @@ def becomes_of(module: str, name: str | None = None) -> tuple[Word, str]:
     except Unsupported as error:
         return "refused", str(error).partition(": ")[2].rstrip(".")
     except ImportError:
-        return "refused", "pgqueue knows no such name of Celery's"
+        return "refused", "pgqueue has no such name"
     if isinstance(found, signals.Absent):
         return "refused", f"it is never sent: {found.instead}"
     if isinstance(found, signals.Unsent):
@@ -215,14 +215,14 @@ def _called(node: ast.Call) -> Iterator[_Found]:
     elif name == "retry" and _is_self(node.func):
         for each in given:
             if each.arg not in RETRY:
-                why = "options can't change between the attempts of a message"
+                why = "options must not change between the attempts of a message"
                 yield each.value.lineno, f"retry({each.arg}=…)", "refused", why, False
     elif name == "update" and _ends_with(node.func, "conf"):
         for each in given:
             yield from _setting(each.value.lineno, str(each.arg), each.value)
     elif isinstance(node.func, ast.Attribute) and _ends_with(node.func, "control"):
         known = name in ("revoke", "inspect", "ping")
-        why = "" if known else "workers aren't controlled one by one: the admin and Channel do it"
+        why = "" if known else "no call controls one worker: use the admin or Channel"
         yield node.lineno, f"control.{name}()", "taken over" if known else "refused", why, False
     elif name == "Celery":
         for each in given:
@@ -231,7 +231,7 @@ def _called(node: ast.Call) -> Iterator[_Found]:
 
 
 def _of_option(option: str) -> tuple[Word, str]:
-    """Say whether an option of apply_async is taken over, and why not."""
+    """Return whether an option of apply_async is taken over, and the reason."""
     if option in LINKS:
         return "taken over", ""
     if option in DIFFERENT_OPTIONS:
@@ -288,7 +288,7 @@ def _setting(line: int, name: str, value: ast.expr | None, shown: str = "") -> I
     elif needless := conf.why_needless(name):
         word, why = "differs", f"it has no effect: {needless}"
     elif name not in conf.TAKEN:
-        word, why = "differs", "it is no setting of Celery's: it can be read as before"
+        word, why = "differs", "it is no setting of Celery's: the project reads it as before"
     yield line, shown or name, word, why, False
 
 
@@ -300,12 +300,12 @@ def _is_self(function: ast.expr) -> bool:
 
 
 def _is_super(function: ast.expr) -> bool:
-    """Say whether a method is called by `super()`: other calls give its options."""
+    """Say whether a method is called by `super()`; such a call only passes options on."""
     inner = function.value if isinstance(function, ast.Attribute) else None
     return isinstance(inner, ast.Call) and getattr(inner.func, "id", "") == "super"
 
 
 def _ends_with(node: ast.expr, name: str) -> bool:
-    """Say whether an attribute is one of something that is called so."""
+    """Say whether an attribute belongs to an object of this name."""
     inner = node.value if isinstance(node, ast.Attribute) else None
     return (inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", "")) == name

@@ -1,4 +1,4 @@
-"""Store a message, between before_task_publish and after_task_publish."""
+"""Store a message between the signals before_task_publish and after_task_publish."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def publish(task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Async
 
 
 def before(task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> dict[str, Any]:
-    """Send before_task_publish; return the options with the headers that receivers have added.
+    """Send before_task_publish; return the options with the headers that the receivers added.
 
-    Receivers note the task_id: a message without one is given one, as its number is not known yet.
+    A message without a task_id gets a new one, because receivers note it and the message has no
+    number yet.
     """
     if not before_task_publish.receivers:
         return options
@@ -58,7 +59,7 @@ def after(task: Any, stored: TaskResult[Any], metadata: Mapping[str, Any]) -> No
 
 
 def _headers(task: Any, own: Any, args: Any, kwargs: Any, task_id: str | None) -> dict[str, Any]:
-    """Return what Celery has in the headers of every message."""
+    """Return the headers that every message of Celery's has."""
     parent = running_task()
     request = parent.request if parent is not None else None
     soft, hard = own.soft_timeout, own.timeout

@@ -1,4 +1,4 @@
-"""Rate limits, as policies: of the fleet, where Celery has one for each worker."""
+"""Rate limits as policies: each holds for all workers together; in Celery, for each worker."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ logger = logger_of("pgqueue")
 
 
 def apply() -> None:
-    """State a policy for each task with a rate_limit, if it is not so already.
+    """Set a policy for each task with a rate_limit, unless the same policy exists.
 
-    Messages of such a task have its name as their key, so that the policy is theirs alone.
+    Messages of such a task have its name as their key, so the policy holds for no other task.
     """
     discovery.import_all()
     for own in registry.each():
@@ -30,7 +30,7 @@ def apply() -> None:
 
 def _state(own: CeleryTask, rate: float, per: float) -> None:
     from pgqueue.operating.channels import (
-        Channel,  # needs models, which are not there when apps are made
+        Channel,  # needs models, which are not loaded when apps are made
     )
 
     channel = Channel(own.queue_name, database=own.database)

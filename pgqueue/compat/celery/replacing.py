@@ -1,4 +1,4 @@
-"""End a run by having a signature take its place: `Task.replace`."""
+"""End a run with a signature in its place: `Task.replace`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pgqueue.tasks.flow_building import Growth
 
 
 class NewFlow(Growth):
-    """What takes the place of a message that is in no flow: a flow of its own.
+    """A new flow in the place of a message that is in no flow.
 
     Args:
-        name: of that flow.
+        name: the name of the flow.
     """
 
     def __init__(self, name: str, database: str, *, flow_id: int, message_id: int) -> None:
@@ -28,18 +28,18 @@ class NewFlow(Growth):
         self._name = name
 
     def grow(self, connection: Cursors) -> None:
-        """Store it, in the transaction in which the run is settled."""
+        """Store the flow, in the transaction that settles the run."""
         self.forget_rolled_back()
         self.store(connection, self._flow_id)
         flows.begin(connection, self._flow_id, self._name)
 
 
 def replace(task: Any, sig: Any) -> Any:
-    """End the run of a task, and have a signature take its place.
+    """End the run of a task with a signature in its place.
 
     Raises:
-        Replaced: always, but in `apply()`.
-        InvalidTask: it is an empty chain.
+        Replaced: always, except in `apply()`.
+        InvalidTask: the signature is an empty chain.
         Unsupported: no worker runs the task.
     """
     if task.request.is_eager:
@@ -57,10 +57,10 @@ def replace(task: Any, sig: Any) -> Any:
 
 
 def _whole(sig: Any) -> Any:
-    """Return what ends with one message; that of a group returns the list of its results."""
+    """Return a signature that ends with one message, which collects the results of a last group."""
     steps = sig.steps() if sig.kind == "chain" else [sig]
     if not steps:
-        raise InvalidTask("An empty chain can't take the place of a task.")
+        raise InvalidTask("An empty chain is invalid in the place of a task.")
     last = steps[-1]
     body = last.body if last.kind == "chord" else last
     return sig | signature("celery.accumulate") if body.kind in ("group", "chunks") else sig

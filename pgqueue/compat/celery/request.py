@@ -1,4 +1,4 @@
-"""What a task is told of the run that is under way: `self.request`."""
+"""The current run as a task sees it: `self.request`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pgqueue.tasks.context import TaskContext
 from pgqueue.tasks.current import running
 
 OURS = "celery"
-"""The key in a message's metadata of what it needs of Celery's: its task_id."""
+"""The metadata key of a message's values for Celery, such as its task_id."""
 
 
 def call_of(message: TaskResult[Any]) -> tuple[list[Any], dict[str, Any]]:
@@ -33,7 +33,7 @@ def call_of(message: TaskResult[Any]) -> tuple[list[Any], dict[str, Any]]:
 
 
 class Request:
-    """Outside of a run: nothing, but that the task was called directly."""
+    """The request outside of a run: empty, except that the task was called directly."""
 
     id: str | None = None
     task: str | None = None
@@ -67,7 +67,7 @@ class Request:
     utc = True
 
     def __getattr__(self, name: str) -> Any:
-        """Return a header of the message, as Celery has it."""
+        """Return a header of the message, as in Celery."""
         headers = None if name.startswith("_") else self.headers
         if not headers or name not in headers:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -75,18 +75,18 @@ class Request:
 
     @property
     def chain(self) -> None:
-        """Nothing: what follows is stored as messages that wait."""
+        """None: the later steps are stored already, as waiting messages."""
 
     @chain.setter
     def chain(self, others: Any) -> None:
         raise Unsupported(
-            f"request.chain of {self.task}: what follows it is stored, and waits. raise Ignore() "
-            "ends this message, and cancels those; revoke() of what the call returned cancels one."
+            f"request.chain of {self.task}: the next messages are stored, and wait. raise Ignore() "
+            "ends this message, and cancels them; revoke() of the call's result cancels one."
         )
 
     @property
     def callbacks(self) -> None:
-        """Nothing: what is linked is stored as messages that wait."""
+        """None: the links are stored already, as waiting messages."""
 
     @callbacks.setter
     def callbacks(self, others: Any) -> None:
@@ -121,7 +121,7 @@ class Request:
 
 
 class RunRequest(Request):
-    """In a worker: what the message says."""
+    """The request of a run in a worker, from its message."""
 
     called_directly = False
 
@@ -148,7 +148,7 @@ class RunRequest(Request):
 
     @property
     def args(self) -> Any:
-        """The positional arguments, with the results that they stand for."""
+        """The positional arguments, with results in the place of references to them."""
         return self._context.given[0]
 
     @property
@@ -158,13 +158,13 @@ class RunRequest(Request):
 
     @property
     def headers(self) -> Any:
-        """What the producer gave as headers: the message's metadata."""
+        """The producer's headers, from the message's metadata."""
         metadata = self._context.metadata
         return {name: value for name, value in metadata.items() if name != OURS} or None
 
     @property
     def eta(self) -> str | None:
-        """When it was to run first, if it was delayed."""
+        """The instant of the first run, if the message was delayed."""
         claim = self._context.claim
         if claim.run_at <= claim.created_at or claim.failures:
             return None
@@ -172,7 +172,7 @@ class RunRequest(Request):
 
     @property
     def expires(self) -> str | None:
-        """When it is not to be started any more. This asks the database."""
+        """The instant at which the message expires. The property asks the database."""
         rows = apps.get_model("pgqueue", "Message").objects.using(self._context.database)
         found = rows.filter(pk=self._context.id)
         at: datetime | None = found.values_list("expires_at", flat=True).first()
@@ -180,7 +180,7 @@ class RunRequest(Request):
 
 
 class EagerRequest(Request):
-    """Of a run in the place of the call: `apply()`."""
+    """The request of a run in the place of its call: `apply()`."""
 
     is_eager = True
     called_directly = False
@@ -204,9 +204,9 @@ class CeleryContext(TaskContext):
     """The run of a task of Celery's kind.
 
     Attributes:
-        untold: whether it ends without what the task does: by `replace()`, or since one before it
-            has failed. Then Celery tells nobody of its end.
-        returned: what the task returned.
+        untold: whether the end of the run is not announced, as in Celery: it ends by `replace()`,
+            or because a parent has failed.
+        returned: the task's return value.
     """
 
     untold: bool = field(default=False, init=False)
@@ -214,12 +214,12 @@ class CeleryContext(TaskContext):
 
     @property
     def argument(self) -> Any:
-        """What a bound task gets as `self`."""
+        """The `self` of a bound task."""
         return self.task.origin  # type: ignore[attr-defined]
 
     @cached_property
     def task_id(self) -> str:
-        """The task_id that the message was given, or its number."""
+        """The message's task_id, or its number."""
         if OURS.encode() not in self.claim.metadata:
             return self.id
         return given_id(self.metadata) or self.id
@@ -247,17 +247,17 @@ class CeleryContext(TaskContext):
 
     @cached_property
     def options(self) -> Any:
-        """The task, with what was changed for this message."""
+        """The task, with the options of this message."""
         return self.task.for_message(self.claim.options)
 
     @cached_property
     def request(self) -> RunRequest:
-        """What the task sees as `self.request`."""
+        """The task's `self.request`."""
         return RunRequest(self)
 
 
 def given_id(metadata: Mapping[str, Any]) -> str | None:
-    """Return the task_id that a message was given; None: it has none but its number."""
+    """Return a message's task_id; None: the message has only a number."""
     own = metadata.get(OURS)
     found = own.get("id") if isinstance(own, dict) else None
     return found if isinstance(found, str) else None
@@ -268,14 +268,14 @@ _announced: ContextVar[tuple[Any, Request] | None] = ContextVar("announced", def
 
 
 def context_of(task: Any) -> CeleryContext | None:
-    """Return the run of this task that is under way here."""
+    """Return the context of the current run, if it is a run of this task; otherwise, None."""
     context = running.get()
     is_its = isinstance(context, CeleryContext) and context.argument is task
     return context if is_its else None  # type: ignore[return-value]
 
 
 def request_of(task: Any) -> Request:
-    """Return the request of the run of this task that is under way here."""
+    """Return the request of the current run of this task, or an empty request."""
     told = _announced.get()
     if told is not None and told[0] is task:
         return told[1]
@@ -284,7 +284,7 @@ def request_of(task: Any) -> Request:
 
 
 def running_task() -> Any:
-    """Return the task that runs here; None: none does."""
+    """Return the running task; None: no task runs here."""
     if (told := _announced.get()) is not None:
         return told[0]
     context = running.get()
@@ -293,7 +293,7 @@ def running_task() -> Any:
 
 @contextmanager
 def requesting(task: Any, request: Request) -> Iterator[None]:
-    """Have the task see this request, outside of a worker's run of it."""
+    """Set the task's request inside this block, outside of a worker's run."""
     token = _announced.set((task, request))
     try:
         yield

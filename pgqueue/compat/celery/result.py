@@ -1,4 +1,4 @@
-"""What came of tasks and groups, under the name of Celery's module."""
+"""The results of tasks and groups, under the name of Celery's module."""
 
 from pgqueue.compat.celery import absent
 from pgqueue.compat.celery.async_result import (

@@ -1,4 +1,4 @@
-"""Which errors of a task are retried, and when."""
+"""The backoff of a task: the errors that it retries, and the delays."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEVER_BY_THEMSELVES = (ChordError, Ignore, Reject, TimeLimitExceeded)
 
 @dataclass(frozen=True)
 class Retrying:
-    """The backoff of a task: what it asks for by `retry()`, and what autoretry_for says."""
+    """The backoff of a task: delays for `retry()` and for the errors of autoretry_for."""
 
     autoretry_for: tuple[type[BaseException], ...]
     dont_autoretry_for: tuple[type[BaseException], ...]
@@ -39,13 +39,13 @@ class Retrying:
 
     @property
     def max_attempts(self) -> int:
-        """The errors after which a message is dead."""
+        """The number of failures after which a message is dead."""
         return LARGEST if self.max_retries is None else self.max_retries + 1
 
     def __call__(self, error: BaseException, result: Failed) -> Delay:
-        """Return the seconds to wait after failure number `result.failures`; None: it is dead."""
+        """Return the delay after failure `result.failures`; None: the message is dead."""
         if isinstance(error.__cause__, ParentFailed):
-            return None  # of a message before it: that one was retried
+            return None  # the error of a parent, which was already retried
         if isinstance(error, Retry):
             return self._asked(error)
         if not isinstance(error, self.autoretry_for) or isinstance(
@@ -68,17 +68,17 @@ class Retrying:
 
 
 def retrying_of(task: Any) -> Retrying:
-    """Return what a task's attributes say.
+    """Return the backoff for a task's attributes.
 
     Raises:
-        TypeError, ValueError: one can't be.
+        TypeError, ValueError: an attribute is invalid.
         Unsupported: retry_kwargs has more than max_retries and countdown.
     """
     given: Mapping[str, Any] = task.retry_kwargs or {}
     if others := set(given) - {"max_retries", "countdown"}:
         raise Unsupported(
-            f"retry_kwargs of {task.name}: {', '.join(sorted(others))} can't change between the "
-            "attempts of a message: call self.retry() in the task, or enqueue another one."
+            f"retry_kwargs of {task.name}: {', '.join(sorted(others))} must not change between the "
+            "attempts of a message: call self.retry() in the task, or enqueue another message."
         )
     most = given.get("max_retries", task.max_retries)
     factor = float(task.retry_backoff or 0)
@@ -103,5 +103,5 @@ def _classes(given: Any) -> tuple[type[BaseException], ...]:
 def _seconds(given: float | timedelta) -> float:
     seconds = as_timedelta(given).total_seconds()
     if seconds < 0:
-        raise ValueError(f"{given!r}: it can't be below 0.")
+        raise ValueError(f"{given!r}: it must be 0 or more.")
     return seconds

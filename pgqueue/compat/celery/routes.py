@@ -1,4 +1,4 @@
-"""Which queue a task's messages are in, as task_routes says."""
+"""The queue of a task's messages, from task_routes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TAKEN = ("queue", "priority")
 
 
 def static(routes: Any, name: str) -> dict[str, Any]:
-    """Return what dicts among the routes say of the task of this name.
+    """Return the route of a task by the dicts among the routes; an empty dict: none matches.
 
     Raises:
-        ImproperlyConfigured: they are no routes.
+        ImproperlyConfigured: the routes are invalid.
     """
     for each in _each(routes):
         if isinstance(each, Mapping) and (found := _found(each, name)) is not None:
@@ -28,14 +28,14 @@ def static(routes: Any, name: str) -> dict[str, Any]:
 
 
 def routers(routes: Any) -> list[Callable[..., Any]]:
-    """Return the functions among the routes, which are called for each message."""
+    """Return the functions among the routes. They are called for each message."""
     return [each for each in _each(routes) if callable(each)]
 
 
 def routed(
     routes: Any, name: str, args: Any, kwargs: Any, options: Mapping[str, Any], task: Any
 ) -> dict[str, Any]:
-    """Return what the first route says that says anything of this message."""
+    """Return the first route that matches this message; an empty dict: none matches."""
     for each in _each(routes):
         if callable(each):
             found = each(name, args, kwargs, dict(options), task=task)

@@ -1,4 +1,4 @@
-"""Tasks of Celery's kind in a worker: as pgqueue's own, with Celery's handlers and signals."""
+"""Celery's tasks in a worker: tasks of pgqueue's, with Celery's handlers and signals."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from pgqueue.values.number_checks import as_flag
 from pgqueue.values.tracebacks import calls_user_code
 
 OWN = ("soft_timeout", "ignore_result")
-"""Options that other tasks of pgqueue's don't have."""
+"""Options that pgqueue's other tasks do not have."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class CeleryTask(Task[Any, Any]):
-    """A task of Celery's kind as one of pgqueue's own.
+    """A task of Celery's kind as a task of pgqueue's.
 
     Attributes:
         origin: the task as the project sees it.
-        named: its name.
-        soft_timeout: after which SoftTimeLimitExceeded is raised in a run.
-        ignore_result: whether what it returns is not kept.
+        named: the task's name.
+        soft_timeout: the duration after which a run gets SoftTimeLimitExceeded.
+        ignore_result: whether its return values are dropped.
     """
 
     run_options: ClassVar[RunOptions] = {
@@ -63,18 +63,18 @@ class CeleryTask(Task[Any, Any]):
 
     @cached_property
     def name(self) -> str:
-        """What a message knows its task by."""
+        """The name by which a message finds its task."""
         return self.named
 
     @property
     def codec(self) -> Codec:
-        """How its arguments and its result become JSON."""
+        """The codec of its arguments and its result."""
         codec: Codec = self.origin.codec
         return codec
 
     @property
     def plain_codec(self) -> Codec:
-        """The same: nothing is encrypted."""
+        """The same codec: nothing is encrypted."""
         return self.codec
 
     @property
@@ -95,7 +95,7 @@ class CeleryTask(Task[Any, Any]):
         return replace(changed, **own) if own else changed
 
     def for_message(self, changed: bytes | None) -> CeleryTask:
-        """Return the task by today's settings, with the options of one message."""
+        """Return the task by the current settings, with the options of one message."""
         now: CeleryTask = self.origin.own
         return now if not changed else super(CeleryTask, now).for_message(changed)
 
@@ -105,7 +105,7 @@ class CeleryTask(Task[Any, Any]):
 
     @calls_user_code
     def run_here(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the task here and now, as its class says."""
+        """Run the task in this process, at once, with the handlers of its class."""
         if self.is_async:
             return super().run_here(*args, **kwargs)
         if (context := context_of(self.origin)) is not None:
@@ -117,17 +117,17 @@ class CeleryTask(Task[Any, Any]):
             return replaced
 
     def encode_result(self, value: Any) -> str:
-        """Return as JSON what a run returned, if that is to be kept.
+        """Return a run's return value as JSON; "null" if the result is ignored.
 
         Raises:
-            InvalidResult: it can't be stored.
+            InvalidResult: JSON cannot store the value.
         """
         if isinstance(value, Replaced):
             return value.result
         return "null" if self.ignore_result else super().encode_result(value)
 
     def scheduled_by(self, name: str) -> dict[str, Any]:
-        """Return the options of an entry of beat_schedule, and what routes and signals add."""
+        """Return the options of a beat_schedule entry, with additions by routes and signals."""
         entry = self.origin.conf.beat_schedule.get(name)
         if entry is None:
             return {}
@@ -135,34 +135,34 @@ class CeleryTask(Task[Any, Any]):
         made = capture(self.origin, args, kwargs, dict(entry.get("options") or {}))
         if (made.args, made.kwargs) != (args, kwargs):
             raise Unsupported(
-                f"{self.name}: the apply_async() of its class changes the arguments. Those of the "
-                f"schedule {name!r} are fixed: have it start a task that calls this one."
+                f"{self.name}: the apply_async() of its class changes the arguments, but the "
+                f"schedule {name!r} has fixed ones: schedule another task, which calls this one."
             )
         given = routed(self.origin, args, kwargs, made.options)
         return publishing.before(self.origin, args, kwargs, options_of(self.origin, given))
 
     def is_expected(self, error: BaseException) -> bool:
-        """Tell whether `throws` has the error, or the run passes on the error of a parent."""
+        """Say whether `throws` has the error, or the run passes on the error of a parent."""
         if isinstance(error.__cause__, ParentFailed):
             return True
         throws = self.origin.throws
         return isinstance(error, tuple(throws) if isinstance(throws, list) else throws or ())
 
     def send_started(self, context: TaskContext) -> None:
-        """Send Celery's signals, too."""
+        """Also send Celery's signals."""
         super().send_started(context)
         if isinstance(context, CeleryContext):
             announcing.started(self.origin, context)
 
     def send_finished(self, context: TaskContext, ending: Ending) -> None:
-        """Send Celery's signals, too, and call the handlers of the task's class."""
+        """Also send Celery's signals, and call the handlers of the task's class."""
         super().send_finished(context, ending)
         if isinstance(context, CeleryContext):
             announcing.finished(self.origin, context, ending)
 
 
 def surrounded(task: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a coroutine function that does what `CeleryTask.run_here` does for others."""
+    """Return a coroutine function with the steps of `CeleryTask.run_here` around this one."""
 
     @wraps(function)
     @calls_user_code
@@ -179,7 +179,7 @@ def surrounded(task: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _kept(context: CeleryContext | None, returned: Any) -> Any:
-    """Keep what a run returned for those who are told of its end, also where it is not stored."""
+    """Keep a run's return value for handlers and signals, even if it is not stored."""
     if context is not None:
         context.returned = returned
     return returned
@@ -187,7 +187,7 @@ def _kept(context: CeleryContext | None, returned: Any) -> Any:
 
 @contextmanager
 def _as_asked(task: Any, args: Any, kwargs: Any) -> Iterator[CeleryContext | None]:
-    """Call what comes before a run; and end the run as it asks."""
+    """Call before_start, and turn Ignore and Reject of the run into pgqueue's exceptions."""
     context = context_of(task)
     if "before_start" in task.handlers:
         task.before_start(request_of(task).id, args[task.is_bound :], kwargs)
@@ -205,13 +205,13 @@ def found(name: str) -> Any:
     """Return the task of this name, as the project sees it.
 
     Raises:
-        UnknownTask: there is none.
+        UnknownTask: no task of Celery's kind has this name.
     """
     own = registry.find(name)
     if not isinstance(own, CeleryTask):
         raise UnknownTask(
             f"No task is named {name} here. Is its app in INSTALLED_APPS? Another project's task "
-            "on this database is enqueued by SQL, pgqueue_enqueue(), in a channel of its own; what "
-            "is no task of anybody's is sent by pgqueue.send()."
+            "on this database is enqueued by SQL, pgqueue_enqueue(), in a channel of its own; a "
+            "message without a task is sent by pgqueue.send()."
         )
     return own.origin

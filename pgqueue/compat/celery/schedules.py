@@ -1,4 +1,4 @@
-"""When periodic tasks are due, in Celery's words."""
+"""Celery's schedules for periodic tasks: crontab and schedule."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ RANGE = re.compile(r"(\w+)-(\w+)(/\d+)?")
 
 
 class schedstate(NamedTuple):
-    """Whether a schedule is due, and the seconds until it is next."""
+    """Whether a schedule is due, and the seconds until it is due next."""
 
     is_due: bool
     next: float
 
 
 class BaseSchedule:
-    """The base of schedules. A project's own tell when they are due; workers ask crontab and
-    schedule alone, so that another class in beat_schedule is refused."""
+    """The base of schedules. Other classes than crontab and schedule are refused in beat_schedule,
+    since workers never call the methods of a schedule."""
 
     def __init__(self, nowfun: Callable[[], datetime] | None = None, app: Any = None) -> None:
         self.nowfun = nowfun
         self.app = app
 
     def now(self) -> datetime:
-        """Return the time, in the project's zone."""
+        """Return the current time in the project's time zone."""
         nowfun = getattr(self, "nowfun", None)
         return nowfun() if nowfun else timezone.localtime()
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
-        """Return the time until it is due, after it has run last."""
+        """Return the time until it is due, counted from the last run."""
         raise NotImplementedError
 
     def is_due(self, last_run_at: datetime) -> schedstate:
-        """Say whether it is due, and return the seconds until it is next."""
+        """Return whether it is due, and the seconds until it is due next."""
         left = self.remaining_estimate(last_run_at).total_seconds()
         if left > 0:
             return schedstate(False, left)
         return schedstate(True, self.remaining_estimate(self.now()).total_seconds())
 
     def maybe_make_aware(self, dt: datetime) -> datetime:
-        """Return a datetime with a time zone; one without is meant in UTC."""
+        """Return a datetime with a time zone; a naive datetime is taken as UTC."""
         return dt.replace(tzinfo=UTC) if timezone.is_naive(dt) else dt
 
 
@@ -63,7 +63,7 @@ class _KnownSchedule(BaseSchedule):
     """A schedule whose rhythm pgqueue knows."""
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
-        """Return the time until its next tick after it has run last."""
+        """Return the time until its next tick after the last run."""
         when: Any = self.line if isinstance(self, crontab) else self.run_every  # type: ignore[attr-defined]
         named = current.conf().timezone
         zone = str(named) if named and isinstance(when, str) else project_timezone()
@@ -72,10 +72,10 @@ class _KnownSchedule(BaseSchedule):
 
 
 class crontab(_KnownSchedule):
-    """The times that a cron line names; each field as text, a number or several numbers.
+    """The times of a cron line; each field is text, a number or several numbers.
 
     Raises:
-        InvalidSchedule: this is no cron line, or means something else in cron.
+        InvalidSchedule: a field is invalid, or the fields have another meaning in cron.
     """
 
     def __init__(
@@ -92,16 +92,16 @@ class crontab(_KnownSchedule):
         super().__init__(app=app)
         if others:
             raise Unsupported(
-                f"crontab({', '.join(others)}=…): cron lines are told by the project's clock. "
+                f"crontab({', '.join(others)}=…): cron lines follow the project's clock. "
                 "For a time zone, set CELERY_TIMEZONE, or pgqueue.Schedule(…, timezone=…)."
             )
         days = _field(day_of_month, range(1, 32))
         weekdays = _field(day_of_week, range(7), DAYS)
         if not days.startswith("*") and not weekdays.startswith("*"):
             raise InvalidSchedule(
-                "crontab(day_of_month=…, day_of_week=…): Celery means the days that are both, a "
-                "cron line those that are either. Give one of them, and ask for the other one in "
-                "the task."
+                "crontab(day_of_month=…, day_of_week=…): Celery runs on days that match both, a "
+                "cron line on days that match either. Give one of them, and check the other one "
+                "in the task."
             )
         months = _field(month_of_year, range(1, 13), MONTHS)
         line = (_field(minute, range(60)), _field(hour, range(24)), days, months, weekdays)
@@ -109,10 +109,10 @@ class crontab(_KnownSchedule):
 
     @classmethod
     def from_string(cls, crontab: str) -> Self:
-        """Return the times that a cron line names: minute, hour, day, month and day of the week.
+        """Return the crontab of a cron line: minute, hour, day, month and day of the week.
 
         Raises:
-            InvalidSchedule: it is no cron line of five fields.
+            InvalidSchedule: the text is no cron line of five fields.
         """
         fields = crontab.split()
         if len(fields) != 5:
@@ -131,13 +131,13 @@ class crontab(_KnownSchedule):
 
 
 class schedule(_KnownSchedule):
-    """A steady rhythm. Its ticks are multiples of the interval since 1970, also `relative` ones.
+    """A fixed interval. Its ticks are multiples of it since 1970, even if it is `relative`.
 
     Args:
         run_every: seconds or a timedelta.
 
     Raises:
-        InvalidSchedule: that is no interval.
+        InvalidSchedule: run_every is no interval.
     """
 
     def __init__(
@@ -156,21 +156,21 @@ class schedule(_KnownSchedule):
 
 
 class solar:
-    """Sunrise and sunset, which are no schedules here."""
+    """Sunrise and sunset: refused as schedules."""
 
     def __init__(self, event: str, lat: float, lon: float, **others: Any) -> NoReturn:
         raise Unsupported(
-            f"solar({event!r}): schedules know no sun. Schedule a task by a cron line shortly "
-            "before, compute the time in it (with astral, for example), and enqueue the other "
-            "task by apply_async(eta=…)."
+            f"solar({event!r}): no schedule follows the sun. Schedule a task by a cron line "
+            "shortly before, compute the time in it (with astral, for example), and enqueue the "
+            "other task by apply_async(eta=…)."
         )
 
 
 def when_of(given: Any) -> When:
-    """Return what a schedule of Celery's is for `pgqueue.Schedule`.
+    """Return a schedule of Celery's as the `when` of `pgqueue.Schedule`.
 
     Raises:
-        InvalidSchedule: it is none, or a class that decides by itself when it is due.
+        InvalidSchedule: the value is no schedule, or its class computes its due times itself.
     """
     for name in ("is_due", "remaining_estimate"):
         own = getattr(type(given), name, None)
@@ -205,7 +205,7 @@ def _field(given: Any, possible: range, names: tuple[str, ...] = ()) -> str:
 
 
 def _part(part: str, possible: range, names: tuple[str, ...]) -> str:
-    """Return a part of a field as cron has it: names as numbers, a range over the end as two."""
+    """Return a part of a field in cron's syntax, without names and ranges over the end."""
     if part.startswith("*"):
         return part
     if not (found := RANGE.fullmatch(part)):
@@ -223,7 +223,7 @@ def _number(text: str, possible: range, names: tuple[str, ...]) -> str:
         return str(names.index(text[:3]) + possible.start)
     if not text.isdecimal() or int(text) not in possible:
         raise InvalidSchedule(
-            f"crontab: {shown(text)} is none of {possible.start} to {possible.stop - 1}."
+            f"crontab: {shown(text)} must be from {possible.start} to {possible.stop - 1}."
         )
     return text
 

@@ -1,4 +1,4 @@
-"""Celery's signals: what happens here is sent under its names; others can't be connected."""
+"""Celery's signals, sent for pgqueue's events; signals without an event refuse receivers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pgqueue.database.savepoints import GuardedSignal
 
 
 class Signal:
-    """A signal. Receivers take `sender` and what is sent as keywords; what they raise is logged."""
+    """A signal. Receivers get `sender` and the values as keywords; their errors are logged."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        # Without a cache, whose keys would be the names that some have as senders: text has no weak
-        # references.
+        # Without a cache: its keys would be weak references to senders. Some senders are names, and
+        # a str allows no weak reference.
         self._signal = GuardedSignal()
 
     def __repr__(self) -> str:
@@ -28,7 +28,7 @@ class Signal:
 
     @property
     def receivers(self) -> list[Any]:
-        """Those that are connected."""
+        """The connected receivers."""
         return self._signal.receivers
 
     def connect(
@@ -43,8 +43,8 @@ class Signal:
         """Connect a function: by a call, as `@signal.connect` or as `@signal.connect(sender=…)`.
 
         Args:
-            sender: the task; of before_task_publish and after_task_publish, its name.
-            retry: without effect: a receiver that fails is logged.
+            sender: the task; for before_task_publish and after_task_publish, the task's name.
+            retry: without effect: the error of a receiver is logged.
         """
 
         def connect(receiver: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,18 +58,18 @@ class Signal:
     def disconnect(
         self, receiver: Any = None, sender: Any = None, dispatch_uid: Any = None
     ) -> bool:
-        """Disconnect a function; say whether it was connected."""
+        """Disconnect a function; return whether it was connected."""
         return self._signal.disconnect(receiver, sender=_known(sender), dispatch_uid=dispatch_uid)
 
     def send(self, sender: Any, **named: Any) -> list[tuple[Any, Any]]:
-        """Call the receivers; where a transaction is open, each in a savepoint."""
+        """Call the receivers, each in a savepoint if a transaction is open."""
         if not self._signal.receivers:
             return []
         return self._signal.send_robust(_known(sender), **named)
 
 
 class Unsent(Signal):
-    """A signal that may be connected, and is never sent: nothing is lost by that."""
+    """A signal that accepts receivers, and is never sent: its event does not exist here."""
 
     def __init__(self, name: str, instead: str) -> None:
         super().__init__(name)
@@ -77,23 +77,23 @@ class Unsent(Signal):
 
 
 class Absent:
-    """A signal of which nothing here tells."""
+    """A signal without an equivalent event: it refuses receivers."""
 
     def __init__(self, name: str, instead: str) -> None:
         self.name = name
         self.instead = instead
 
     def connect(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Say what takes its place."""
+        """Raise `Unsupported`, whose message names the alternative."""
         raise Unsupported(f"The signal {self.name} is never sent here: {self.instead}.")
 
     def disconnect(self, *args: Any, **kwargs: Any) -> bool:
-        """Return that nothing was connected."""
+        """Return False: no function was connected."""
         return False
 
 
 def _known(sender: Any) -> Any:
-    # Django compares senders by their identity: equal names have to be one object.
+    # Django compares senders by identity, so equal names must be one object.
     return sys.intern(str(sender)) if isinstance(sender, str) else sender
 
 
@@ -114,7 +114,7 @@ worker_shutting_down = Signal("worker_shutting_down")
 worker_process_shutdown = Signal("worker_process_shutdown")
 worker_shutdown = Signal("worker_shutdown")
 
-_BEAT = "there is no beat: workers enqueue what is scheduled, and worker_ready tells of them"
+_BEAT = "there is no beat: workers enqueue scheduled tasks, and worker_ready announces a worker"
 _EVENTLET = "there is no eventlet: `runworker --async` runs coroutine functions"
 _COMMAND = "there is no command `celery`; worker_init is sent as a worker starts"
 
@@ -128,7 +128,7 @@ import_modules = Absent("import_modules", "tasks are imported when they are need
 heartbeat_sent = Absent("heartbeat_sent", "use --liveness-file, or `manage.py pgqueue_health`")
 task_sent = Absent("task_sent", "use after_task_publish")
 task_received = Absent("task_received", "use task_prerun: a message is claimed as it begins")
-task_rejected = Absent("task_rejected", "pgqueue.signals.task_unknown tells of unknown tasks")
+task_rejected = Absent("task_rejected", "pgqueue.signals.task_unknown announces unknown tasks")
 task_unknown = Absent("task_unknown", "use pgqueue.signals.task_unknown")
 task_internal_error = Absent("task_internal_error", "use pgqueue.signals.service_failed")
 worker_before_create_process = Absent("worker_before_create_process", "use worker_process_init")

@@ -1,4 +1,4 @@
-"""Calls of tasks, to be made later: alone, or put together by `canvas`."""
+"""Signatures: calls of tasks for later, alone or combined by `canvas`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ KINDS: dict[Any, type[Signature]] = {}
 
 
 class Signature(dict[str, Any]):
-    """A call of a task, to be made later. It is a dict, so that it can be a task's argument.
+    """A call of a task for later. It is a dict, so that it is valid as a task's argument.
 
     Args:
-        task: what is called, or its name.
-        args, kwargs: the arguments; those that are given when it is called come before `args`.
-        options: those of `apply_async`.
-        immutable: it takes no other arguments.
-        others: more options. `app` has no effect: a task knows its app.
+        task: the task, or its name.
+        args, kwargs: the arguments; arguments of a later call come before `args`.
+        options: options of `apply_async`.
+        immutable: whether it ignores more arguments.
+        others: more options. `app` has no effect: a task has its app.
     """
 
     kind: ClassVar[str | None] = None
@@ -62,10 +62,10 @@ class Signature(dict[str, Any]):
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any], app: Any = None) -> Signature:
-        """Return what a dict was, which travelled as an argument.
+        """Return the signature of a dict, which a task got as an argument.
 
         Raises:
-            InvalidTask: it is not the dict of a signature.
+            InvalidTask: the dict is not the dict of a signature.
         """
         return _of(d)
 
@@ -86,7 +86,7 @@ class Signature(dict[str, Any]):
 
     @property
     def label(self) -> str:
-        """The name of a flow that it is stored as."""
+        """The name of its flow."""
         return self.name
 
     @property
@@ -120,12 +120,12 @@ class Signature(dict[str, Any]):
 
     @property
     def subtask_type(self) -> str | None:
-        """What it is, if it is put together: chain, group, chord, …."""
+        """The kind of a combined signature: chain, group, chord, …; None: one task."""
         return self.kind
 
     @property
     def immutable(self) -> bool:
-        """Whether it takes no other arguments."""
+        """Whether it ignores more arguments."""
         return bool(self["immutable"])
 
     @immutable.setter
@@ -134,7 +134,7 @@ class Signature(dict[str, Any]):
 
     @property
     def id(self) -> str | None:
-        """The task_id that its message will have, if it has been given one."""
+        """The task_id for its message, if one was given."""
         return self.options.get("task_id")
 
     @property
@@ -143,26 +143,26 @@ class Signature(dict[str, Any]):
         return self._type or found(self.name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the task here and now."""
+        """Call the task in this process, at once."""
         partial = self.clone(args, kwargs)
         return partial.type(*partial.args, **partial.kwargs)
 
     def delay(self, *args: Any, **kwargs: Any) -> Any:
-        """Store its messages, with these arguments before its own."""
+        """Store its messages; these arguments come before its own."""
         return self.apply_async(args, kwargs)
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Store its messages, in the transaction that is open: all, or none.
+        """Store all its messages or none, in the open transaction.
 
         Args:
-            args, kwargs: they come before its own.
-            options: those of a task's `apply_async`.
+            args, kwargs: arguments; `args` come before its own.
+            options: options of a task's `apply_async`.
         """
         partial = self.clone(args, kwargs, **options)
         return partial.type.apply_async(partial.args, partial.kwargs, **partial.options)
 
     def apply(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Run it here and now."""
+        """Run the task in this process, at once."""
         partial = self.clone(args, kwargs, **options)
         return partial.type.apply(partial.args, partial.kwargs, **partial.options)
 
@@ -172,9 +172,9 @@ class Signature(dict[str, Any]):
         """Add its messages to a flow.
 
         Args:
-            previous: what comes before it, whose results are its first argument.
-            taken: somebody takes what it returns.
-            group: the number of the group that it is part of.
+            previous: the step before it, whose results become its first argument.
+            taken: whether another message uses its return value.
+            group: the number of its group.
         """
         placed: Placed = into.add(self, previous, taken=taken, group=group)
         return placed
@@ -194,7 +194,7 @@ class Signature(dict[str, Any]):
     partial = clone
 
     def replace(self, args: Any = None, kwargs: Any = None, options: Any = None) -> Any:
-        """Return a copy with others in the place of its own."""
+        """Return a copy with other arguments or options in the place of its own."""
         copy = self.clone()
         given = {"args": args, "kwargs": kwargs, "options": options}
         copy.update({name: each for name, each in given.items() if each is not None})
@@ -208,15 +208,15 @@ class Signature(dict[str, Any]):
         return self
 
     def set_immutable(self, immutable: bool) -> None:
-        """Say whether it takes other arguments."""
+        """Set whether it ignores more arguments."""
         self["immutable"] = immutable
 
     def link(self, callback: Any) -> Any:
-        """Have another one follow it, and get what it returned; return that."""
+        """Link a signature, which runs after success with the return value; return the link."""
         return self._link("link", callback)
 
     def link_error(self, errback: Any) -> Any:
-        """Have another one called when it has failed; return that."""
+        """Link an errback, which is called after a failure; return the errback."""
         return self._link("link_error", errback)
 
     def on_error(self, errback: Any) -> Any:
@@ -231,35 +231,35 @@ class Signature(dict[str, Any]):
         return other
 
     def linked(self, kind: str) -> list[Signature]:
-        """Return what is linked to it: "link" or "link_error"."""
+        """Return the linked signatures of a kind: "link" or "link_error"."""
         return as_signatures(self.options.get(kind))
 
     def freeze(self, _id: str | None = None, **others: Any) -> Any:
-        """Give its message a task_id now; return its result, which is pending until it is called.
+        """Give its message a task_id now; return its result, which is pending until the call.
 
         Raises:
-            Unsupported: it is put together of several, whose messages get their ids as they are
+            Unsupported: it is a combined signature, whose messages get their ids when they are
                 stored.
         """
         if self.kind is not None:
             raise Unsupported(
-                f"freeze() of a {self.kind}: its messages have ids when they are stored: use what "
-                "apply_async() returns."
+                f"freeze() of a {self.kind}: its messages get their ids when they are stored: use "
+                "the result of apply_async()."
             )
         return AsyncResult(self.options.setdefault("task_id", _id or uuid()))
 
     def stamp(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Say what takes its place."""
-        raise Unsupported("stamp(): set(headers=…) has headers travel with a message.")
+        """Raise `Unsupported`, whose message names the alternative."""
+        raise Unsupported("stamp(): set(headers=…) adds headers to a message.")
 
     def __or__(self, other: Any) -> Any:
         return KINDS["chain"](self, other) if isinstance(other, Signature) else NotImplemented
 
-    def __ior__(self, other: Any) -> Any:  # else it is that of dicts, which merges them
+    def __ior__(self, other: Any) -> Any:  # the operator of dicts would merge them
         return self.__or__(other)
 
     def __invert__(self) -> Any:
-        """Store its messages, and wait for what comes of them: `~add.s(2, 2)`."""
+        """Store its messages, wait for their end, and return the result: `~add.s(2, 2)`."""
         return self.apply_async().get()
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -275,10 +275,10 @@ KINDS[None] = Signature
 def signature(
     varies: Any, args: Any = None, kwargs: Any = None, options: Any = None, **others: Any
 ) -> Any:
-    """Return a call to be made later: of a task, of the one that has this name, or of its dict.
+    """Return the signature of a task, of the task with this name, or of a signature's dict.
 
     Raises:
-        InvalidTask: it is none of these.
+        InvalidTask: the value is neither a task, a name nor such a dict.
     """
     if isinstance(varies, Signature):
         return varies.clone()
@@ -291,13 +291,13 @@ def signature(
 
 
 def maybe_signature(varies: Any, *args: Any, **kwargs: Any) -> Any:
-    """Return a signature of what is the dict of one; anything else as it is."""
+    """Return the dict of a signature as a signature; other values stay unchanged."""
     is_dict = isinstance(varies, Mapping) and not isinstance(varies, Signature)
     return _of(varies) if is_dict else varies
 
 
 def _of(given: Mapping[str, Any]) -> Signature:
-    """Return what a dict was, which travelled as an argument."""
+    """Return the signature of a dict, which a task got as an argument."""
     found = KINDS.get(given.get("subtask_type"))
     if found is None or not isinstance(given.get("task"), str):
         raise InvalidTask(f"{shown(given)} is not the dict of a signature.")
@@ -312,7 +312,7 @@ def _of(given: Mapping[str, Any]) -> Signature:
 
 
 def plain(value: Any) -> Any:
-    """Return arguments with the dicts of signatures in their places, which can be stored."""
+    """Return arguments with signatures as plain dicts, which the codec accepts."""
     if isinstance(value, Signature) or type(value) is dict:
         return {name: plain(each) for name, each in value.items()}
     if type(value) is list:
@@ -323,7 +323,7 @@ def plain(value: Any) -> Any:
 
 
 def as_signatures(given: Any) -> list[Any]:
-    """Return one signature, or several, as a list of them."""
+    """Return one signature, or several, as a list of signatures."""
     if given is None:
         return []
     several: Iterable[Any]

@@ -1,4 +1,4 @@
-"""A task as a Celery project sees it: its options, how it is called, and what it may ask for."""
+"""The task class of a Celery project: options, calls, and operations inside of a run."""
 
 from __future__ import annotations
 
@@ -32,27 +32,28 @@ HANDLERS = ("before_start", "on_success", "on_failure", "on_retry", "after_retur
 class Task:
     """The class of tasks, and the base of a project's own.
 
-    Options are attributes, of the class or as `@shared_task(…)` gives them. Seconds may be
+    Options are attributes of the class, or arguments of `@shared_task(…)`. Seconds may be
     timedeltas.
 
     Attributes:
-        name: what messages know it by.
-        max_retries: how often `retry()` and autoretry_for try again; None: for ever.
-        default_retry_delay: seconds before that.
-        autoretry_for, dont_autoretry_for: the errors that are retried, and those of them that are
-            not. All others make a dead letter.
-        retry_kwargs: max_retries and countdown of these retries.
-        retry_backoff: True or a factor: 1, 2, 4 … times that in seconds.
-        retry_backoff_max, retry_jitter: its longest delay, and whether it is drawn from 0 to that.
-        rate_limit: how many start in a time, "10/m": by a policy, of all workers together.
+        name: the name by which messages find the task.
+        max_retries: the maximum of retries by `retry()` and autoretry_for; None: no limit.
+        default_retry_delay: seconds before a retry.
+        autoretry_for, dont_autoretry_for: the errors to retry, and exceptions to them. Any other
+            error makes a dead letter.
+        retry_kwargs: max_retries and countdown for autoretry_for.
+        retry_backoff: True, or a factor for the delays of 1, 2, 4 … seconds.
+        retry_backoff_max, retry_jitter: the longest delay, and whether each delay is drawn
+            between 0 and its full length.
+        rate_limit: the number of starts in a time, "10/m", for all workers together: a policy.
         time_limit, soft_time_limit: seconds after which TimeLimitExceeded or SoftTimeLimitExceeded
             is raised in the task.
-        ignore_result: keep nothing of what it returns.
-        queue, priority, expires: as `apply_async` has them.
-        track_started: whether the state STARTED is told of.
+        ignore_result: whether its return values are dropped.
+        queue, priority, expires: defaults of the options of `apply_async`.
+        track_started: whether a running message has the state STARTED.
         typing: whether a call that doesn't fit the function is refused; otherwise, its run fails.
-            None: as the app's strict_typing says.
-        redact: arguments that nobody is shown: an option of pgqueue's, as `@task` has it.
+            None: the app's strict_typing decides.
+        redact: names of arguments to hide: an option of pgqueue's `@task`.
     """
 
     name: Any = None
@@ -88,11 +89,11 @@ class Task:
     _made: tuple[Version, CeleryTask] | None = None
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """Do the work: a class-based task defines it."""
+        """Do the work. A class-based task defines this method."""
         raise NotImplementedError(f"{self.name} has no run().")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function here and now: no message is stored."""
+        """Call the function at once, without storing a message."""
         return self.run(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -102,24 +103,25 @@ class Task:
         return running.found, (self.name,)
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
-        """Store a message, in the transaction that is open, as `apply_async` does."""
+        """Store a message in the open transaction, as `apply_async` does."""
         stored: AsyncResult = self.apply_async(args, kwargs)
         return stored
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
-        """Store a message, in the transaction that is open on the queue's database.
+        """Store a message, in the open transaction of the queue's database.
 
         Args:
             args, kwargs: the arguments.
             options: countdown (seconds), eta, expires (seconds or a datetime), queue, priority (0
-                to 9, higher first), task_id (no second message has it), headers, ignore_result,
-                time_limit and soft_time_limit; link (signatures that follow, and get what it
-                returned) and link_error (those that are called when it has failed).
+                to 9, higher first), task_id (unique among messages), headers, ignore_result,
+                time_limit and soft_time_limit; link (signatures that run after success, with the
+                return value) and link_error (errbacks, which are called after a failure).
 
         Raises:
-            InvalidArguments: they don't fit the function, or can't be stored.
+            InvalidArguments: the arguments don't fit the function, or have no JSON form.
             Unsupported: an option is not taken over from Celery.
-            InvalidTask: an option looks misspelled, or can't be. Unknown ones are headers.
+            InvalidTask: an option looks misspelled, or is invalid. Other unknown options become
+                headers.
         """
         if (noted := captured(self, args, kwargs, options)) is not None:
             return noted
@@ -136,9 +138,9 @@ class Task:
         self.apply_async_on_commit(args, kwargs)
 
     def apply_async_on_commit(self, args: Any = None, kwargs: Any = None, **options: Any) -> None:
-        """Do what `apply_async` does when the transaction of the default database commits."""
+        """Call `apply_async` when the transaction of the default database commits."""
         args, kwargs = _checked(self, args, kwargs)
-        self.codec.encode(args, kwargs)  # what can't be stored is an error here, not at the commit
+        self.codec.encode(args, kwargs)  # invalid arguments fail here, not at the commit
         options_of(self, _unlinked(options))
         transaction.on_commit(
             partial(self.apply_async, args, kwargs, **options), using=DEFAULT_DB_ALIAS
@@ -151,11 +153,11 @@ class Task:
         throw: bool | None = None,
         **options: Any,
     ) -> EagerResult:
-        """Run the task here and now, with its retries, at once each.
+        """Run the task in this process at once, with its retries and without their delays.
 
         Args:
-            throw: raise its error; None: as task_eager_propagates says.
-            options: those of `apply_async`, which have no effect here but task_id and headers.
+            throw: whether to raise the task's error; None: task_eager_propagates decides.
+            options: options of `apply_async`. Only task_id and headers have an effect.
         """
         args, kwargs = _checked(self, args, kwargs)
         options_of(self, _unlinked(options, "retries"))
@@ -174,19 +176,19 @@ class Task:
         max_retries: int | None = None,
         **options: Any,
     ) -> NoReturn:
-        """End this run, and have the message tried again: `raise self.retry(exc=error)`.
+        """End this run, and retry the message: `raise self.retry(exc=error)`.
 
         Args:
-            exc: the error that is the reason.
+            exc: the error as the reason.
             countdown: seconds to wait; None: default_retry_delay.
             eta: the same as a datetime.
-            max_retries: how often; None: as the task says.
+            max_retries: the maximum of retries; None: the task's max_retries.
 
         Raises:
-            Retry: nearly always; the worker takes it from there.
-            Exception: `exc`, after the last retry, or where the task was called directly.
+            Retry: the worker catches it, and retries the message.
+            Exception: `exc`, after the last retry, or if the task was called directly.
             MaxRetriesExceededError: after the last retry, without an exc.
-            Unsupported: the arguments or the options are to change.
+            Unsupported: the call changes the arguments or the options.
         """
         request = self.request
         if request.called_directly:
@@ -213,13 +215,13 @@ class Task:
     def update_state(
         self, task_id: str | None = None, state: str | None = None, meta: Any = None
     ) -> None:
-        """Note how far this run has come: AsyncResult tells of it while the task runs.
+        """Store the progress of this run: AsyncResult shows it while the task runs.
 
-        It is a checkpoint of pgqueue's, in the transaction that is open, if one is.
+        It is a checkpoint of pgqueue's, and part of the open transaction, if there is one.
 
         Raises:
-            Unsupported: it is of another task's run, or of none.
-            InvalidProgress: `meta` can't be stored.
+            Unsupported: the task_id is not this run's, or no worker runs the task.
+            InvalidProgress: `meta` has no JSON form.
         """
         context = context_of(self)
         if self.request.is_eager and task_id in (None, self.request.id):
@@ -231,7 +233,7 @@ class Task:
         context.checkpoint({"state": state or "PROGRESS", "meta": meta})
 
     def AsyncResult(self, task_id: str, **others: Any) -> AsyncResult:
-        """Look up a message of this task, or of another."""
+        """Return the result of a message, of this task or another one."""
         return AsyncResult(task_id, **others)
 
     def signature(
@@ -241,25 +243,25 @@ class Task:
         immutable: bool = False,
         **options: Any,
     ) -> Signature:
-        """Return a call to be made later."""
+        """Return a signature: a call of this task for later."""
         return Signature(self, args, kwargs, options, immutable=immutable)
 
     subtask = signature
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return a call to be made later, with these arguments."""
+        """Return a signature with these arguments."""
         return self.signature(args, kwargs)
 
     def si(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return a call to be made later, which takes no other arguments."""
+        """Return an immutable signature with these arguments: it ignores others."""
         return self.signature(args, kwargs, immutable=True)
 
     def map(self, it: Any) -> canvas.xmap:
-        """Return a call of one message that calls it with each of many values."""
+        """Return a signature whose one message calls this task with each of many values."""
         return canvas.xmap(self, it)
 
     def starmap(self, it: Any) -> canvas.xstarmap:
-        """Return a call of one message that calls it with each of many tuples of arguments."""
+        """Return a signature whose one message calls this task with each tuple of arguments."""
         return canvas.xstarmap(self, it)
 
     def chunks(self, it: Any, n: int) -> canvas.chunks:
@@ -267,30 +269,30 @@ class Task:
         return canvas.chunks(self, it, n)
 
     def replace(self, sig: Any) -> Any:
-        """End this run, and have a signature take its place: `return self.replace(sig)`.
+        """End this run with a signature in its place: `return self.replace(sig)`.
 
-        Whatever waits for this message waits for that one, too, and gets what that one returns;
-        so does `AsyncResult`. It is stored together with the end of this run.
+        Messages that wait for this message wait for the signature, too, and get its return value.
+        `AsyncResult` waits for it, too. The worker stores the signature with the end of this run.
 
         Raises:
-            TaskPredicate: always, but in `apply()`; the worker takes it from there.
-            Unsupported: no worker runs it.
+            TaskPredicate: always, except in `apply()`. The worker catches it.
+            Unsupported: no worker runs the task.
         """
         return replacing.replace(self, sig)
 
     def add_to_chord(self, sig: Any, lazy: bool = False) -> NoReturn:
-        """Say what takes its place."""
+        """Raise `Unsupported`, whose message names the alternative."""
         raise Unsupported(
-            f"{self.name}.add_to_chord(): replace() has a task of the group become a group."
+            f"{self.name}.add_to_chord(): use replace() to turn a task of the group into a group."
         )
 
     def send_event(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Say what takes its place."""
-        raise Unsupported(f"{self.name}.send_event(): pgqueue.publish(topic, …) tells others.")
+        """Raise `Unsupported`, whose message names the alternative."""
+        raise Unsupported(f"{self.name}.send_event(): use pgqueue.publish(topic, …).")
 
     @property
     def backend(self) -> Any:
-        """There is none."""
+        """Raises `Unsupported`: results need no backend."""
         raise Unsupported(f"{self.name}.backend: results are rows of the database: AsyncResult.")
 
     def get_logger(self, **kwargs: Any) -> logging.Logger:
@@ -299,17 +301,17 @@ class Task:
 
     @property
     def request(self) -> Request:
-        """What is known of the run that is under way here."""
+        """The request of the current run."""
         return request_of(self)
 
     @property
     def plain(self) -> type[Task]:
-        """The class whose attributes no project has changed."""
+        """The unchanged base class, for comparing attributes."""
         return Task
 
     @property
     def app(self) -> Any:
-        """The app it belongs to: that of its decorator, or the current one."""
+        """The app of its decorator, or the current app."""
         return self._app or current.app()
 
     def _get_app(self) -> Any:
@@ -318,7 +320,7 @@ class Task:
 
     @property
     def own(self) -> CeleryTask:
-        """The same task as one of pgqueue's: for `own.enqueue_many()` and `own.using()`."""
+        """This task as a task of pgqueue's, for `own.enqueue_many()` and `own.using()`."""
         version = self.conf.version
         made = self._made
         if made is None or made[0] != version:
@@ -327,7 +329,7 @@ class Task:
 
     @property
     def conf(self) -> Conf:
-        """The settings that hold for it."""
+        """The settings of its app."""
         return current.conf() if self._app is None else self._app.conf
 
     _app: Any = None
@@ -336,13 +338,13 @@ class Task:
 
     @property
     def rate_limit_now(self) -> Any:
-        """The rate limit of the task, or that of the settings."""
-        task = self.own.origin  # with the annotations of this moment
+        """The rate limit of the task, or the default from the settings."""
+        task = self.own.origin  # with the current annotations
         return making.option(task, "rate_limit", self.conf.task_default_rate_limit)
 
     @cached_property
     def codec(self) -> CeleryCodec:
-        """How its arguments and its result become JSON."""
+        """The codec of its arguments and its result."""
         typing = self.app.strict_typing if self.typing is None else bool(self.typing)
         return CeleryCodec(self.function, skip_first=self.is_bound, typing=typing)
 
@@ -355,23 +357,23 @@ class Task:
 
     @cached_property
     def has_own_apply_async(self) -> bool:
-        """Whether its class surrounds the storing of its messages."""
+        """Whether its class overrides apply_async."""
         return type(self).apply_async is not Task.apply_async
 
     @cached_property
     def body(self) -> Callable[..., Any]:
-        """What a run calls: its function, or what its class has as __call__."""
+        """The callable of a run: the task's function, or its class's __call__."""
         if type(self).__call__ is Task.__call__:
             return self.function  # type: ignore[no-any-return]
         return _without_self(self) if self.is_bound else self
 
     def before_start(self, task_id: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Do something before each run, in its thread; what it raises is the run's error."""
+        """Do nothing. A subclass may act here before each run. An error here fails the run."""
 
     def on_success(
         self, retval: Any, task_id: str, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
-        """Do something after a run that succeeded, before that is stored."""
+        """Do nothing. A subclass may act here after a success, before it is stored."""
 
     def on_failure(
         self,
@@ -381,7 +383,7 @@ class Task:
         kwargs: Mapping[str, Any],
         einfo: Any,
     ) -> None:
-        """Do something after the last run that failed, before that is stored."""
+        """Do nothing. A subclass may act here after the last failure, before it is stored."""
 
     def on_retry(
         self,
@@ -391,7 +393,7 @@ class Task:
         kwargs: Mapping[str, Any],
         einfo: Any,
     ) -> None:
-        """Do something after a run that is tried again."""
+        """Do nothing. A subclass may act here after a run that is retried."""
 
     def after_return(
         self,
@@ -402,11 +404,11 @@ class Task:
         kwargs: Mapping[str, Any],
         einfo: Any,
     ) -> None:
-        """Do something after the last run."""
+        """Do nothing. A subclass may act here after the last run."""
 
 
 def _unlinked(options: Mapping[str, Any], *others: str) -> dict[str, Any]:
-    """Return options without those that say what is linked, and without others."""
+    """Return the options without links, and without the named others."""
     return {name: each for name, each in options.items() if name not in (*LINKS, *others)}
 
 
@@ -439,11 +441,11 @@ def _check_unchanged(
     if not same or options:
         what = ", ".join(options) or "the arguments"
         raise Unsupported(
-            f"retry() of {task.name}: {what} can't change between the attempts of a message. "
-            "Note what changes by update_state(), or enqueue another message, and return."
+            f"retry() of {task.name}: {what} must not change between the attempts of a message. "
+            "Store changes by update_state(), or enqueue another message, and return."
         )
     if not throw:
         raise Unsupported(
-            f"retry(throw=False) of {task.name}: its message is retried by the end of this run, "
-            "so it has to end: raise self.retry(…)."
+            f"retry(throw=False) of {task.name}: the message is retried after the end of this run, "
+            "so the run has to end: raise self.retry(…)."
         )

@@ -541,7 +541,7 @@ class TestGroups:
             results.remove("unknown")
         results.clear()
         assert len(results) == 0
-        with pytest.raises(exceptions.Unsupported, match="a chord"):
+        with pytest.raises(exceptions.Unsupported, match="chord"):
             results.then(print)
 
 

@@ -1,4 +1,4 @@
-"""`Celery`, as projects make one: what declares tasks, and has their settings."""
+"""The app class `Celery`: an app declares tasks and holds their settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pgqueue.exceptions import InvalidTask
 from pgqueue.tasks import registry
 from pgqueue.values.error_words import listed
 
-WORKER = "`manage.py runworker` starts workers, which also enqueue what is scheduled"
+WORKER = "`manage.py runworker` starts workers, which also enqueue scheduled tasks"
 STORE = "messages and results are rows of PGQUEUE['DATABASE'], on Django's connection"
 ABSENT: Mapping[str, str] = {
     "worker_main": WORKER,
@@ -44,20 +44,20 @@ ABSENT: Mapping[str, str] = {
     "producer_pool": STORE,
     "events": absent.EVENTS,
     "log": absent.LOGGING,
-    "loader": "`manage.py check` imports what is declared",
+    "loader": "`manage.py check` imports the declared modules",
     "steps": "the worker has no bootsteps: use the signals",
     "user_options": "`manage.py runworker` takes no options of a project's",
     "config_from_envvar": "config_from_object(os.environ[…]) does it",
     "annotations": "set CELERY_TASK_ANNOTATIONS",
-    "bugreport": "`manage.py check` and `manage.py pgqueue_health` tell how it is",
+    "bugreport": "`manage.py check` and `manage.py pgqueue_health` report the state",
     "config_from_cmdline": "config_from_object() takes a dict",
     "default_connection": STORE,
     "default_producer": STORE,
-    "on_after_fork": "worker_process_init tells of each process",
+    "on_after_fork": "use worker_process_init, which is sent in each process",
     "select_queues": "`manage.py runworker --channel` does it",
     "setup_security": absent.SECURITY,
 }
-"""What an app has in Celery and not here, and what to do instead."""
+"""Attributes of Celery's apps without an equivalent, each with the alternative."""
 
 REPLACED: Mapping[str, str] = {
     "amqp": STORE,
@@ -69,11 +69,11 @@ REPLACED: Mapping[str, str] = {
     "registry": "tasks are registered as they are declared",
     "tasks": "tasks are registered as they are declared",
 }
-"""Parts that Celery's apps can be given, by an argument or as a class's `…_cls`."""
+"""Replaceable parts of Celery's apps, given as an argument or as a class's `…_cls`."""
 
 
 class SetupHandlers:
-    """Functions that are called once, before the app's schedules are looked at."""
+    """Functions that are called once, before the app's schedules are read."""
 
     def __init__(self) -> None:
         self.connected: list[Callable[..., Any]] = []
@@ -88,14 +88,14 @@ class SetupHandlers:
         return connect if receiver is None else connect(receiver)
 
     def send(self, sender: Any) -> None:
-        """Call those that were not called yet."""
+        """Call the functions that were not called yet."""
         while self.connected:
             self.connected[0](sender=sender, source=None)
             self.connected.pop(0)
 
 
 class Control:
-    """What can be done to messages. Single workers can't be controlled."""
+    """Cancels messages and lists workers. No operation controls a single worker."""
 
     def revoke(self, task_id: Any, **options: Any) -> None:
         """Cancel messages, by their task_ids: one or a list."""
@@ -114,23 +114,24 @@ class Control:
     def __getattr__(self, name: str) -> NoReturn:
         raise Unsupported(
             f"control.{name}: workers aren't controlled one by one. The admin, `manage.py "
-            "pgqueue_channel` and pgqueue.Channel pause, limit, purge and look at channels."
+            "pgqueue_channel` and pgqueue.Channel pause, limit, purge and inspect channels."
         )
 
 
 class Celery:
-    """An app: tasks are declared by it, and take its settings.
+    """An app: it declares tasks, and its settings hold for them.
 
     Args:
         main: its name.
-        task_cls: the class of its tasks, or where it is found.
-        set_as_current: have shared tasks take its settings.
+        task_cls: the class of its tasks, or the import path of the class.
+        set_as_current: whether its settings hold for shared tasks, too.
         autofinalize: without effect: tasks are made as they are declared.
         strict_typing: whether calls that don't fit their function are refused: see `Task.typing`.
         changes, others: settings. A broker and a backend have no effect.
 
     Raises:
-        Unsupported: it is to have parts of Celery's that are not here, such as a loader.
+        Unsupported: an argument replaces a part of Celery's that does not exist here, for
+            example the loader.
     """
 
     AsyncResult = AsyncResult
@@ -138,7 +139,7 @@ class Celery:
     ResultSet = ResultSet
 
     task_cls: Any = None
-    """The class of its tasks, or where it is found: of an app's class, or given to it."""
+    """The class of its tasks, or the import path of the class."""
 
     def __init__(
         self,
@@ -174,7 +175,7 @@ class Celery:
         self.on_init()
 
     def on_init(self) -> None:
-        """Do something as the app is made: classes of apps define it."""
+        """Do nothing. A subclass may act here when an app is made."""
 
     def __repr__(self) -> str:
         return f"<Celery {self.main}>"
@@ -185,10 +186,11 @@ class Celery:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def set_current(self) -> None:
-        """Have shared tasks take its settings.
+        """Make this app the current app: its settings hold for shared tasks.
 
         Raises:
-            InvalidTask: they would take its class or its names, too, but some are declared.
+            InvalidTask: the app has its own task class or names, and shared tasks were already
+                declared without them.
         """
         self._check_shared()
         if self in current.apps:
@@ -198,7 +200,7 @@ class Celery:
     set_default = set_current
 
     def _check_shared(self) -> None:
-        """Say no to a class or names of tasks that some shared tasks would be without."""
+        """Refuse an own task class or own names if shared tasks were declared without them."""
         own = type(self)
         names = own.gen_task_name is not Celery.gen_task_name
         if not (names or self.task_cls or own.Task is not Celery.Task):
@@ -218,10 +220,10 @@ class Celery:
         force: bool = False,
         namespace: str | None = None,
     ) -> None:
-        """Take settings from an object, or from what a string names: "django.conf:settings".
+        """Take settings from an object, or from an import path: "django.conf:settings".
 
         Args:
-            namespace: what the names begin with: "CELERY".
+            namespace: the prefix of the names: "CELERY".
         """
         try:
             self.conf.read_from(obj, namespace)
@@ -230,7 +232,7 @@ class Celery:
                 raise
 
     def add_defaults(self, settings: Mapping[str, Any]) -> None:
-        """Set what was not set."""
+        """Set the settings that have no value yet."""
         given = self.conf.given()
         self.conf.update({name: each for name, each in settings.items() if name not in given})
 
@@ -240,11 +242,11 @@ class Celery:
         related_name: str | None = "tasks",
         force: bool = False,
     ) -> None:
-        """Have workers import a module of each package, if it has one; None: of each Django app.
+        """Let workers import a module of each package, if it exists; None: of each Django app.
 
         Args:
             packages: names, or a function that returns them.
-            force: import them now.
+            force: import the modules now.
         """
         current.discovery.add(packages, related_name)
         if force:
@@ -254,13 +256,13 @@ class Celery:
         """Make a function a task: `@app.task`, or `@app.task(bind=True, …)`.
 
         Raises:
-            InvalidTask: an option can't be, or the function can't be found by name.
+            InvalidTask: an option is invalid, or the function is not at the top of its module.
             Unsupported: an option is not taken over from Celery.
         """
         return _decorated(self, args, options)
 
     def register_task(self, task: Any, **options: Any) -> Any:
-        """Register a task of a class with a method `run`: an instance of it, or the class."""
+        """Register a class-based task: an instance of a class with a method `run`, or the class."""
         found = task() if isinstance(task, type) else task
         if not isinstance(found, Task):
             raise InvalidTask(f"{task!r} must be of a subclass of pgqueue.compat.celery.Task.")
@@ -268,12 +270,12 @@ class Celery:
         return declaring.register(found, type(found).run, self, is_bound=True)
 
     def gen_task_name(self, name: str, module: str) -> str:
-        """Return the name of a task that was given none."""
+        """Return the name of a task whose declaration gives no name."""
         return f"{module}.{name}"
 
     @property
     def Task(self) -> Any:
-        """The class of its tasks, and of shared ones; it can be set."""
+        """The class of its tasks and of shared tasks; a project may set it."""
         given = self.task_cls
         found = import_string(given.replace(":", ".")) if isinstance(given, str) else given
         return found or Task
@@ -294,23 +296,24 @@ class Celery:
         """Store a message of the task of this name, which has to be in this project.
 
         Raises:
-            UnknownTask: there is none here: the message says how those of others are enqueued.
+            UnknownTask: this project has no task of this name. The message says how to enqueue a
+                task of another project.
         """
         return found(name).apply_async(args, kwargs, **options)
 
     def signature(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return a call to be made later."""
+        """Return a signature: a call of a task for later."""
         made: Signature = signature(*args, **kwargs)
         return made
 
     @property
     def timezone(self) -> tzinfo:
-        """The time zone of its schedules: that of its settings, or the project's."""
+        """The time zone of its schedules: its own setting, or the project's time zone."""
         named = self.conf.timezone
         return ZoneInfo(named) if isinstance(named, str) else named or get_default_timezone()
 
     def now(self) -> datetime:
-        """Return the time, in that zone."""
+        """Return the current time in the app's time zone."""
         return datetime.now(self.timezone)
 
     def add_periodic_task(
@@ -329,7 +332,7 @@ class Celery:
         return key
 
     def configure(self) -> None:
-        """Call what waits for that, once."""
+        """Call the functions that wait for the app's configuration, once."""
         for each in (self.on_configure, self.on_after_configure, self.on_after_finalize):
             each.send(self)
 
@@ -342,7 +345,7 @@ class Celery:
         keep_reduce: bool = False,
         **others: Any,
     ) -> Any:
-        """Return a subclass that has this app as an attribute."""
+        """Return a subclass with this app as an attribute."""
         told = {attribute: self, "__module__": Class.__module__, "__doc__": Class.__doc__, **others}
         return type(name or Class.__name__, (Class,), told)
 
@@ -354,12 +357,12 @@ class Celery:
 
     @property
     def current_task(self) -> Any:
-        """The task that runs here; None: none does."""
+        """The running task; None: no task runs here."""
         return running_task()
 
 
 def _check_parts(app: type[Celery], given: dict[str, Any]) -> None:
-    """Say no to parts of Celery's that an app is given, or that its class has."""
+    """Refuse a replaced part of Celery's, given as an argument or set in the app's class."""
     for name, why in REPLACED.items():
         if given.pop(name, None) is not None or hasattr(app, f"{name}_cls"):
             raise Unsupported(f"Celery({name}=…): {why}.")
@@ -373,10 +376,11 @@ def shared_task(*args: Any, **options: Any) -> Any:
     """Make a function a task, by the settings of the current app: `@shared_task`.
 
     Args:
-        options: bind, base, name, and what `Task` documents; all others are its attributes.
+        options: bind, base, name, and the attributes of `Task`; other options become
+            attributes of the task.
 
     Raises:
-        InvalidTask: an option can't be, or the function can't be found by name.
+        InvalidTask: an option is invalid, or the function is not at the top of its module.
         Unsupported: an option is not taken over from Celery.
     """
     return _decorated(None, args, options)
@@ -395,7 +399,7 @@ def _decorated(app: Celery | None, args: tuple[Any, ...], options: dict[str, Any
 
 
 def current_app() -> Celery:
-    """Return the app whose settings shared tasks take; without one, one of CELERY_ settings."""
+    """Return the current app; without one, an app with the CELERY_ settings."""
     found: Celery = current.app()
     return found
 
@@ -415,7 +419,7 @@ def app_or_default(app: Celery | None = None) -> Celery:
 
 
 class Proxy:
-    """Stands for what is current when it is used."""
+    """Stands for the current app or task at the moment of its use."""
 
     def __init__(self, find: Callable[[], Any]) -> None:
         vars(self)["_find"] = find

@@ -1,4 +1,4 @@
-"""The names of Celery's result backends that other packages compare with. None of them exists."""
+"""Names of Celery's result backends, for packages that compare with them. No backend exists."""
 
 from pgqueue.compat.celery.request import running_task as get_current_task
 
@@ -20,7 +20,7 @@ class KeyValueStoreBackend(BaseBackend):
 
 
 class DisabledBackend(BaseBackend):
-    """The backend of an app without results: results are always kept here."""
+    """The backend of an app without results. Pgqueue always keeps results."""
 
 
 __all__ = [

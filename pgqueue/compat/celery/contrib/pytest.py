@@ -13,43 +13,43 @@ from pgqueue.compat.celery.contrib.testing.worker import start_worker
 
 @pytest.fixture(scope="session")
 def celery_config() -> Mapping[str, Any]:
-    """Settings of the tests' app: override it."""
+    """Return settings for the tests' app. Override this fixture."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def celery_parameters() -> Mapping[str, Any]:
-    """Arguments of the tests' app: override it."""
+    """Return arguments for the tests' app. Override this fixture."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def celery_includes() -> Sequence[str]:
-    """Modules of tasks that are imported: override it."""
+    """Return the modules of tasks to import. Override this fixture."""
     return ()
 
 
 @pytest.fixture(scope="session")
 def celery_worker_parameters() -> Mapping[str, Any]:
-    """Arguments of the worker: override it."""
+    """Return arguments for the worker. Override this fixture."""
     return {}
 
 
 @pytest.fixture(scope="session")
 def celery_worker_pool() -> str:
-    """Without effect: the worker has threads."""
+    """Return "solo", without effect: the worker always has threads."""
     return "solo"
 
 
 @pytest.fixture(scope="session")
 def celery_enable_logging() -> bool:
-    """Without effect: pytest has the log."""
+    """Return False, without effect: pytest captures the log."""
     return False
 
 
 @pytest.fixture(scope="session")
 def celery_class_tasks() -> Sequence[Any]:
-    """Tasks of classes that the app registers: override it."""
+    """Return class-based tasks for the app to register. Override this fixture."""
     return ()
 
 
@@ -57,7 +57,7 @@ def celery_class_tasks() -> Sequence[Any]:
 def celery_session_app(
     celery_config: Any, celery_parameters: Any, celery_includes: Any
 ) -> Iterator[Any]:
-    """An app for all tests."""
+    """Make an app for all tests, as the current app."""
     app = TestApp(config=celery_config, **celery_parameters)
     app.conf.update(include=list(celery_includes))
     with setup_default_app(app):
@@ -66,7 +66,7 @@ def celery_session_app(
 
 @pytest.fixture
 def celery_app(celery_config: Any, celery_parameters: Any, celery_includes: Any) -> Iterator[Any]:
-    """An app for one test, which is the current one."""
+    """Make an app for one test, as the current app."""
     app = TestApp(config=celery_config, **celery_parameters)
     app.conf.update(include=list(celery_includes))
     with setup_default_app(app):
@@ -77,7 +77,7 @@ def celery_app(celery_config: Any, celery_parameters: Any, celery_includes: Any)
 def celery_worker(
     celery_app: Any, celery_class_tasks: Any, celery_worker_parameters: Any, transactional_db: None
 ) -> Iterator[Any]:
-    """A worker for one test, which commits what it stores."""
+    """Run a worker for one test. The test must commit its messages."""
     for task in celery_class_tasks:
         celery_app.register_task(task)
     with start_worker(celery_app, **celery_worker_parameters) as worker:
@@ -86,4 +86,4 @@ def celery_worker(
 
 @pytest.fixture
 def depends_on_current_app(celery_app: Any) -> None:
-    """Have the tests' app be the current one."""
+    """Make the tests' app the current app."""

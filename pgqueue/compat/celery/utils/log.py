@@ -6,7 +6,7 @@ from pgqueue.compat.celery import absent
 
 
 def get_task_logger(name: str) -> logging.Logger:
-    """Return the logger of this name: LOGGING configures it as any other."""
+    """Return the logger of this name. LOGGING configures it like other loggers."""
     return get_logger(name)
 
 

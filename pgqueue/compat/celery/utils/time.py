@@ -1,4 +1,4 @@
-"""Helpers for instants and durations, as Celery has them."""
+"""Celery's helpers for instants and durations."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def make_aware(dt: datetime, tz: tzinfo) -> datetime:
 
 
 def maybe_make_aware(dt: datetime, tz: tzinfo | None = None, naive_as_utc: bool = True) -> datetime:
-    """Return a datetime with a time zone; one without is meant in UTC, or in the project's zone."""
+    """Return an aware datetime; a naive one is taken as UTC, or in the project's time zone."""
     return make_aware(dt, UTC if naive_as_utc else tz or timezone.local)
 
 
@@ -78,19 +78,19 @@ def to_utc(dt: datetime) -> datetime:
 
 
 def maybe_iso8601(dt: datetime | str | None) -> datetime | None:
-    """Return the datetime that a text means; anything else as it is."""
+    """Return the datetime of an ISO 8601 text; other values stay unchanged."""
     return datetime.fromisoformat(dt) if isinstance(dt, str) else dt
 
 
 def maybe_timedelta(delta: Any) -> Any:
-    """Return a number of seconds as a timedelta; anything else as it is."""
+    """Return a number of seconds as a timedelta; other values stay unchanged."""
     return timedelta(seconds=delta) if isinstance(delta, int | float) else delta
 
 
 def remaining(
     start: datetime, ends_in: timedelta, now: datetime | None = None, relative: bool = False
 ) -> timedelta:
-    """Return the time that is left until so long after the start.
+    """Return the time until `ends_in` after the start.
 
     Args:
         relative: without effect: the end is not rounded.

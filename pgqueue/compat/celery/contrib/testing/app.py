@@ -1,4 +1,4 @@
-"""An app of a test."""
+"""An app for a test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def TestApp(
 
 @contextmanager
 def setup_default_app(app: Celery, use_trap: bool = False) -> Iterator[None]:
-    """Have an app be the current one in this block."""
+    """Make an app the current app inside this block."""
     known = list(current.apps)
     app.set_current()
     try:

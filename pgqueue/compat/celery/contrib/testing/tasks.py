@@ -1,4 +1,4 @@
-"""A task that tests of a project know."""
+"""A task for the tests of a project."""
 
 from pgqueue.compat.celery import current
 from pgqueue.compat.celery.declaring import declare

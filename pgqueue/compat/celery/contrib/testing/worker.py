@@ -29,11 +29,11 @@ def start_worker(
 ) -> Iterator[Any]:
     """Run a worker of pgqueue's while the block lasts.
 
-    The test has to commit what it stores: `transaction=True`, or a TransactionTestCase.
+    The test must commit its messages: use `transaction=True`, or a TransactionTestCase.
 
     Args:
-        concurrency: how many tasks run at once, on threads.
-        shutdown_timeout: seconds that running tasks are given at the end.
+        concurrency: the number of threads.
+        shutdown_timeout: seconds that running tasks have at the end.
         queues: the channels, as a list or with commas; None: all.
         loglevel, logfile, pool, perform_ping_check, ping_task_timeout, kwargs: without effect.
     """

@@ -1,6 +1,6 @@
-"""The queue in Django's admin: what is listed, looked at and operated.
+"""The queue in Django's admin: its lists, pages and operations.
 
-A page reads a bounded number of rows, however many there are: see `listing`.
+A page reads a bounded number of rows, for any size of the tables: see `listing`.
 """
 
 from pgqueue.admin.channel import ChannelAdmin

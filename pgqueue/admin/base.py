@@ -28,16 +28,16 @@ else:
 
 AS_JSON: dict[Any, Any] = {JSONField: {"form_class": JSONTextField}}
 ON_ONE_LINE: dict[Any, Any] = {**AS_JSON, TextField: {"widget": AdminTextInputWidget}}
-"""Names are of no length that the database knows, and no paragraphs."""
+"""Names are TextFields, since their length has no limit in the database, but need only one line."""
 
 
 @dataclass(frozen=True)
 class DoneText:
-    """What was done to rows, in words.
+    """The texts about a change of rows.
 
     Args:
-        said: of one of them, in its history.
-        counted: of so many, to who did it.
+        said: the text for the history of a row.
+        counted: the text with the number of rows, for the user who made the change.
     """
 
     said: StrOrPromise
@@ -50,7 +50,7 @@ ENQUEUED = DoneText(_("Enqueued."), ngettext_lazy("%d enqueued.", "%d enqueued."
 
 
 class QueueAdmin(ModelAdmin):
-    """Reads and writes the queue's database, where no router points to it either."""
+    """Reads and writes the queue's database, also if no router points to it."""
 
     formfield_overrides = AS_JSON
     show_full_result_count = False
@@ -63,10 +63,10 @@ class QueueAdmin(ModelAdmin):
         return super().get_queryset(request).using(settings().database)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
-        """Return whether a parameter of a list belongs to one of the filters that the list shows.
+        """Return whether a parameter of a list belongs to a filter of the list.
 
-        Django takes a lookup of any field: `?secret__startswith=whsec_k` would let a viewer read
-        a secret that no page shows, letter by letter, and walk a table without an index.
+        Django accepts a lookup of any field. With `?secret__startswith=whsec_k` a viewer could read
+        a hidden secret letter by letter, and make the database walk a table without an index.
         """
         return lookup in self.filter_parameters(request)
 
@@ -85,7 +85,7 @@ class QueueAdmin(ModelAdmin):
         return names
 
     def history_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> Any:
-        # Django looks for the row first: its answers tell which ids exist.
+        # Check first: Django looks for the row before, and its answer would show which ids exist.
         if not self.has_view_or_change_permission(request):
             raise PermissionDenied
         return super().history_view(request, object_id, *args, **kwargs)
@@ -100,7 +100,7 @@ class QueueAdmin(ModelAdmin):
         """Return the ids of a request as primary keys of the model.
 
         Raises:
-            BadRequest: one of them can't be a primary key.
+            BadRequest: a text is no primary key.
         """
         field = self.opts.pk
         try:
@@ -113,21 +113,21 @@ class QueueAdmin(ModelAdmin):
         return ids
 
     def save_model(self, request: HttpRequest, obj: Model, form: Any, change: bool) -> None:
-        # By its name alone, a row that is there already would be overwritten.
+        # Without force_insert, Django would overwrite an existing row of the same name.
         obj.save(using=settings().database, force_insert=not change)
 
     def delete_model(self, request: HttpRequest, obj: Model) -> None:
         obj.delete(using=settings().database)
 
     def report(self, request: HttpRequest, rows: Sequence[Model], done: DoneText) -> None:
-        """Write into the history of rows what was done to them, and say how many there were."""
+        """Write a change into the history of rows, and show the number of rows to the user."""
         for row in rows:
             self.log_change(request, row, str(done.said))
         self.message_user(request, str(done.counted % len(rows)))
 
 
 class ReadOnlyAdmin(QueueAdmin):
-    """Shows what only the engine writes."""
+    """Shows rows that only the engine writes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

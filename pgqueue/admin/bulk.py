@@ -1,4 +1,4 @@
-"""Operations on all messages that a filter finds: asked about, begun, followed and stopped."""
+"""Pages that confirm, begin, follow and stop an operation on all messages of a filter."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from pgqueue.states import Outcome, State
 from pgqueue.templatetags.pgqueue_admin import grouped
 
 COUNT_FOR = 0.1
-"""Seconds for which messages are counted, at most."""
+"""The most seconds for which messages are counted."""
 GROUPS = 20
 SEARCHED, SEARCH = "key", "q"
-"""A list is searched for a key."""
+"""The search term of a list is a key."""
 PARAMETERS = tuple(name for name in bulk.NARROWED_BY if name != SEARCHED)
-"""The parameters of the list of messages and of the pages about an operation, beside the search."""
+"""The parameters of the list of messages and of an operation's pages, beside the search."""
 NEWEST = "newest"
 
 
 @dataclass(frozen=True)
 class CountedMessages:
-    """What an operation would be done to.
+    """The messages that an operation would change.
 
     Attributes:
-        number: messages that were found.
-        is_all: whether there are no others.
-        groups: by task, channel and state.
+        number: the number of messages that were found.
+        is_all: whether no other message exists.
+        groups: the numbers by task, channel and state.
     """
 
     number: int
@@ -59,7 +59,7 @@ class CountedMessages:
 
 
 class BulkAdmin(QueueAdmin):
-    """Has pages that ask about an operation on everything that a filter finds, and follow it."""
+    """Has pages that confirm and follow an operation on all messages of a filter."""
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
@@ -70,7 +70,7 @@ class BulkAdmin(QueueAdmin):
         ]
 
     def bulk_view(self, request: HttpRequest) -> HttpResponse:
-        """Ask whether an operation is meant, with a count; or begin it."""
+        """Ask the user to confirm an operation, with a count; or begin it."""
         operation = OPERATIONS.get(request.GET.get("action", ""))
         if operation is None:
             raise Http404
@@ -98,7 +98,7 @@ class BulkAdmin(QueueAdmin):
         return TemplateResponse(request, "admin/pgqueue/message/bulk_confirmation.html", context)
 
     def progress_view(self, request: HttpRequest, id: int) -> HttpResponse:
-        """Show how far an operation is, as a page or as JSON; or have it stopped."""
+        """Show the progress of an operation, as a page or as JSON; or stop it."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         row = find(id)
@@ -150,10 +150,10 @@ class BulkAdmin(QueueAdmin):
     def _count(
         self, request: HttpRequest, chosen: bulk.Filter, operation: MessageOperation
     ) -> CountedMessages:
-        """Count as far as a page may, in the order of an index."""
+        """Count messages up to the limits of a page, in the order of an index."""
         given = {name: value for name, value in asdict(chosen).items() if value is not None}
         if chosen.state is None and len(operation.states) == 1:
-            # It does nothing to others.
+            # The operation does not change messages in other states.
             given["state"] = next(iter(operation.states)).value
         is_of_lane = (
             chosen.key is not None and chosen.channel and not {"state", "error"} & given.keys()
@@ -168,12 +168,12 @@ class BulkAdmin(QueueAdmin):
         while stretch.next and len(stretch.ids) < index.STRETCH and monotonic() < until:
             stretch += listing.stretch(stretch.next)
         rows = self._messages.filter(pk__in=stretch.ids[: index.STRETCH])
-        # Those in other states are let alone.
+        # The operation leaves messages in other states unchanged.
         rows = rows.filter(state__in=operation.states)
         groups = rows.values("task", "channel", "state").annotate(number=Count("pk"))
         with without(rows.db, "seqscan"):
             found = list(groups.order_by("-number", "task", "channel", "state"))
-        # A key's messages in every channel have no list of all states.
+        # No index lists a key's messages of every channel and state.
         is_all = stretch.is_all and bool(is_of_lane or listing.order)
         number = sum(group["number"] for group in found)
         return CountedMessages(number, is_all, found[:GROUPS])
@@ -186,7 +186,7 @@ class BulkAdmin(QueueAdmin):
 def begin(
     request: HttpRequest, operation: MessageOperation, chosen: bulk.Filter, *, newest: int
 ) -> HttpResponse:
-    """Begin an operation for the user of a request, and lead to the page that follows it."""
+    """Begin an operation for the user of a request; redirect to the page that follows it."""
     pk = request.user.pk
     user = {"id": pk if isinstance(pk, int) else str(pk), "name": request.user.get_username()}
     with transaction.atomic(using=settings().database):
@@ -208,11 +208,11 @@ def filter_of(query: Mapping[str, str]) -> bulk.Filter:
     """Return the filter that the parameters of a list name.
 
     Raises:
-        ValueError, TypeError, ValidationError: they name none, or a name is unknown to operations,
-            which would be done to more than the list shows.
+        ValueError, TypeError, ValidationError: a value is invalid, or operations do not know a
+            parameter, so that they would change more messages than the list shows.
     """
     if unknown := sorted(set(query) - {*PARAMETERS, SEARCHED, SEARCH, "action", NEWEST}):
-        raise ValueError(f"{unknown[0]}: operations are not narrowed by this.")
+        raise ValueError(f"{unknown[0]}: operations have no such filter.")
     given: dict[str, Any] = {name: value for name in PARAMETERS if (value := query.get(name, ""))}
     if "flow" in given:
         given["flow"] = as_flow(given["flow"])
@@ -227,7 +227,7 @@ def filter_of(query: Mapping[str, str]) -> bulk.Filter:
 
 
 def list_url(chosen: bulk.Filter) -> str:
-    """Return the address of the list of what a filter finds."""
+    """Return the address of the list with a filter."""
     query = {name: value for name in PARAMETERS if (value := getattr(chosen, name))}
     if chosen.key:
         query[SEARCH] = chosen.key
@@ -235,13 +235,13 @@ def list_url(chosen: bulk.Filter) -> str:
 
 
 def bulk_url(operation: str, **given: str) -> str:
-    """Return the address of the page that asks about an operation."""
+    """Return the address of the page that confirms an operation."""
     query = {"action": operation, **given}
     return f"{reverse('admin:pgqueue_message_bulk')}?{urlencode(query)}"
 
 
 def _shown(chosen: bulk.Filter) -> list[tuple[str, str]]:
-    """Return what a filter says, in words."""
+    """Return the labels and values of a filter."""
     labels = {
         "state": _("State"),
         "channel": _("Channel"),
@@ -257,7 +257,7 @@ def _shown(chosen: bulk.Filter) -> list[tuple[str, str]]:
 
 
 def _purged(arguments: list[Any]) -> list[tuple[str, Any]]:
-    """Return what is purged, in words."""
+    """Return the labels and values of a purge."""
     _operation, _newest, channel, states, older_than, keep = arguments
     given = {
         _("Channel"): channel,
@@ -269,7 +269,7 @@ def _purged(arguments: list[Any]) -> list[tuple[str, Any]]:
 
 
 def find(id: int) -> Any:
-    """Return the message of an operation, live or ended; None: there is none."""
+    """Return the message of an operation, live or ended; None: it does not exist."""
     for model in (Message, History):
         rows = model._default_manager.using(settings().database)
         row = rows.filter(pk=id, task__in=bulk.TASKS).first()
@@ -279,7 +279,7 @@ def find(id: int) -> Any:
 
 
 def told_of(row: Any, operation: MessageOperation) -> dict[str, Any]:
-    """Return what the page of an operation shows, and what it is told while it goes on."""
+    """Return the data of an operation's page, for its first view and its updates."""
     given = row.progress or {"newest": row.payload["args"][1]}
     progress = bulk.OperationProgress(**given)
     state = getattr(row, "outcome", None) or row.state

@@ -19,11 +19,11 @@ from pgqueue.templatetags.pgqueue_admin import grouped
 
 START_VAR = "start"
 LOOK_FOR = 0.1
-"""Seconds for which stretches are added, until they fill a page."""
+"""The most seconds for which a page adds stretches until it is full."""
 
 
 class BoundedChangeList(ChangeList):
-    """Shows a stretch of a `Listing`, and says what is beyond it."""
+    """Shows a stretch of a `Listing`, and the size of the rest."""
 
     model_admin: ListedAdmin
     start = ""
@@ -31,7 +31,7 @@ class BoundedChangeList(ChangeList):
     def get_query_string(
         self, new_params: dict[str, Any] | None = None, remove: Iterable[str] | None = None
     ) -> str:
-        # A place is one of this list: with other filters it is another list.
+        # The place is valid only for this list: other filters make another list.
         if self.start and new_params and set(new_params) == {PAGE_VAR}:
             new_params = {**new_params, START_VAR: self.start}
         return super().get_query_string(new_params, remove)
@@ -42,10 +42,10 @@ class BoundedChangeList(ChangeList):
         # PostgreSQL has no NUL.
         self.start = request.GET.get(START_VAR, "").replace("\\u0000", "")
         self.filter_params.pop(START_VAR, None)
-        # Its queryset might walk the whole table: only what it finds out of filters is used.
+        # Django's queryset might walk the whole table: use only its parsed filters.
         super().get_queryset(request)
         choices = [spec for spec in self.filter_specs if isinstance(spec, Choice)]
-        # The search form repeats the parameters, but for those that have an input in it.
+        # The search form repeats the parameters, except parameters with an input in it.
         for name in [START_VAR, *(c.parameter_name for c in choices if isinstance(c, TextFilter))]:
             self.params.pop(name, None)
         try:
@@ -81,7 +81,7 @@ class BoundedChangeList(ChangeList):
         self.multi_page = self.paginator.num_pages > 1
 
     def notice(self) -> str:
-        """Say in which order this is, and how much of everything."""
+        """Return a text with the order of this page and its part of the total."""
         said = {"order": self.listing.wording, "count": grouped(self.result_count)}
         if self.stretch.is_all:
             return _("%(order)s.") % said
@@ -104,25 +104,25 @@ class BoundedChangeList(ChangeList):
         return self.get_query_string()
 
     def _total(self) -> int:
-        """Leave an estimate two digits, so that it does not look like a count."""
+        """Return the estimated total with two digits, so that it does not look like a count."""
         count = max(estimated_count(self.listing.rows), self.result_count)
         unit: int = 10 ** max(len(str(count)) - 2, 0)
         return round(count / unit) * unit
 
 
 class ListedAdmin(ReadOnlyAdmin):
-    """Lists what there may be millions of."""
+    """Lists tables that may have millions of rows."""
 
     list_filter: ClassVar[tuple[type[Choice], ...]] = ()
     sortable_by = ()
-    # Any, or else there is no search box; `get_listing` decides what is looked for.
+    # Any field gives the page a search box; `get_listing` decides which column is searched.
     search_fields = ("pk",)
 
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
-        """Say where to find what the filters and the search ask for.
+        """Return the listing for the filters and the search.
 
         Raises:
-            ValidationError: they ask for what can't be.
+            ValidationError: a filter or the search has an invalid value.
         """
         raise NotImplementedError
 

@@ -25,10 +25,10 @@ from pgqueue.models.channel import RETENTIONS, ChannelQuerySet
 
 
 class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Asked for a name only when a channel is added: it is the key."""
+    """Has a field for the name only when a channel is added: the name is the key."""
 
     def clean_name(self) -> str:
-        # Django looks for it where its routers say.
+        # Django would look in the database that its routers choose.
         name: str = self.cleaned_data["name"]
         if Channel.objects.using(settings().database).filter(pk=name).exists():
             raise ValidationError(gettext("There is such a channel already."))
@@ -37,7 +37,7 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(Channel)
 class ChannelAdmin(ChannelPages):
-    """The channels that don't work by the defaults."""
+    """The channels with settings other than the defaults."""
 
     form = ChannelForm
     formfield_overrides = ON_ONE_LINE
@@ -61,7 +61,7 @@ class ChannelAdmin(ChannelPages):
     def get_readonly_fields(
         self, request: HttpRequest, obj: Channel | None = None
     ) -> tuple[str, ...]:
-        # Another name would be another channel.
+        # With another name, the form would save another channel.
         return ("name", "page", "messages", "policies", "lanes") if obj else ()
 
     @admin.display(description=_("now"))

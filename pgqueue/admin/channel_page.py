@@ -1,4 +1,4 @@
-"""The page of one channel, configured or not: what it has, what limits it, who serves it."""
+"""The page of one channel, configured or not: its messages, its limits and its workers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PURGED = (*WAITING, State.DEAD)
 
 
 class PurgeForm(forms.Form):
-    """What a purge or a trim is of."""
+    """The part of a channel to purge or trim."""
 
     states = forms.MultipleChoiceField(
         label=_("States"),
@@ -52,7 +52,7 @@ class PurgeForm(forms.Form):
 
 
 class TrimForm(forms.Form):
-    """What is too old, or too much."""
+    """The age and the number of messages from which on a trim discards."""
 
     older_than = forms.DurationField(
         label=_("Older than"), help_text=_("Days and hours: 7 12:00:00."), required=False
@@ -60,7 +60,7 @@ class TrimForm(forms.Form):
     keep = forms.IntegerField(label=_("Keep the newest"), required=False, min_value=0)
 
     def clean(self) -> dict[str, Any]:
-        """Say no to a trim of nothing."""
+        """Refuse a trim without an age and a number."""
         given: dict[str, Any] = super().clean() or {}
         if not self.errors and given.get("older_than") is None and given.get("keep") is None:
             raise forms.ValidationError(_("Give an age, or how many are kept, or both."))
@@ -68,7 +68,7 @@ class TrimForm(forms.Form):
 
 
 class ChannelPages(QueueAdmin):
-    """Has the page of a channel, and those that ask about a purge."""
+    """Has the page of a channel, and the pages of a purge or a trim."""
 
     def get_urls(self) -> list[URLPattern]:
         wrap = self.admin_site.admin_view
@@ -97,7 +97,7 @@ class ChannelPages(QueueAdmin):
             "lanes": channels.lanes(connections[settings().database], channel.name),
             "limit": channels.LANES,
             "bound": channels.LANE_BOUND,
-            # Their errors are texts of messages.
+            # Errors of dead letters contain texts of messages.
             "may_see_messages": request.user.has_perm("pgqueue.view_message"),
             "dead": _dead(channel) if request.user.has_perm("pgqueue.view_message") else [],
             "workers": [
@@ -111,7 +111,7 @@ class ChannelPages(QueueAdmin):
         return TemplateResponse(request, "admin/pgqueue/channel/page.html", context)
 
     def purge_view(self, request: HttpRequest) -> HttpResponse:
-        """Ask what to purge, then count it, then begin."""
+        """Ask which messages to purge, then count them, then begin."""
         channel = self._purged(request)
         form = PurgeForm(request.POST or None)
         if not form.is_valid():
@@ -124,7 +124,7 @@ class ChannelPages(QueueAdmin):
         return self._counted(request, channel, gettext("Purge"), form, (count, is_exact), options)
 
     def trim_view(self, request: HttpRequest) -> HttpResponse:
-        """Ask what to trim, then count it, then begin."""
+        """Ask which messages to trim, then count them, then begin."""
         channel = self._purged(request)
         form = TrimForm(request.POST or None)
         if not form.is_valid():
@@ -205,7 +205,7 @@ class ChannelPages(QueueAdmin):
         }
 
     def _links(self, request: HttpRequest, channel: Channel) -> list[str]:
-        """Return links to its messages, and to what the user may do to all of them."""
+        """Return links to the channel's messages, and to the operations that the user may start."""
         name, user = channel.name, request.user
         links = []
         if user.has_perm("pgqueue.view_message"):
@@ -237,7 +237,7 @@ def _progress_url(id: Any) -> str:
 
 
 def _facts(stats: Stats, channel: Channel) -> list[tuple[str, str]]:
-    """Return what it has now, and how fast that changes."""
+    """Return the channel's current counts and rates."""
 
     def number(name: str) -> str:
         shown = grouped(getattr(stats, name))
@@ -300,7 +300,7 @@ def _configure(request: HttpRequest, channel: Channel, row: models.Channel) -> s
 
 
 def _dead(channel: Channel) -> list[Any]:
-    """Return the dead letters that were claimed last."""
+    """Return the dead letters with the latest claims."""
     rows = Message.objects.using(settings().database).filter(
         channel=channel.name, state=State.DEAD.value, claimed_at__isnull=False
     )
@@ -310,7 +310,7 @@ def _dead(channel: Channel) -> list[Any]:
 
 
 def _too_much(channel: Channel, given: Mapping[str, Any]) -> tuple[int, bool]:
-    """Count what a trim would discard, up to a bound; say whether that is all."""
+    """Count the messages that a trim would discard, up to a bound; return whether that is all."""
     stats, found, is_exact = channel.stats(), 0, True
     waiting = stats.held + stats.scheduled + stats.ready
     if given["keep"] is not None:

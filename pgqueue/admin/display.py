@@ -1,4 +1,4 @@
-"""How a message is shown, live or ended."""
+"""The page of a message, live or ended."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
 
 EXCERPT = 64 * 1024
-"""Characters of a JSON column that are shown."""
+"""The most characters of a JSON column that are shown."""
 NOTHING = "-"
 
 
 class _Pretty(Func):
-    # Made in the database: it sends no more than is shown, and numbers stay as they are.
+    # The database formats the text: it sends only the shown part, and numbers stay unchanged.
     function = "jsonb_pretty"
     output_field = TextField()
 
@@ -66,7 +66,7 @@ class ExcerptAdmin(ListedAdmin):
 
     json_columns: tuple[str, ...] = ("payload", "metadata")
     expressions: ClassVar[dict[str, Any]] = {}
-    """What else is read of the row that is shown."""
+    """The further expressions to read for a row's page."""
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
@@ -81,7 +81,7 @@ class ExcerptAdmin(ListedAdmin):
         return row
 
     def redact(self, row: Any, texts: Mapping[str, str | None]) -> Mapping[str, str | None]:
-        """Return the excerpts of a row without what nobody is shown."""
+        """Return the excerpts of a row, redacted."""
         by_names = redacting.fields()
         return {name: text and by_names.redact(text) for name, text in texts.items()}
 

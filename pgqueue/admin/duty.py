@@ -11,7 +11,7 @@ from pgqueue.models import Duty
 
 @admin.register(Duty)
 class DutyAdmin(ReadOnlyAdmin):
-    """The recurring work, and when it was last done. Shown to users who may view workers."""
+    """The recurring work, and its last time; visible to users who may view workers."""
 
     list_display = ("name", "due_at", "ran_at")
     ordering = ("name",)

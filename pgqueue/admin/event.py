@@ -20,9 +20,9 @@ from pgqueue.options.filters import as_pattern, as_regex
 from pgqueue.tasks import redacting
 
 BEGINNING = 100
-"""Characters of a payload that the list shows."""
+"""The most characters of a payload that the list shows."""
 LIGHT = 8000
-"""Bytes of a stored payload up to which it does: it would have to read all of a larger one."""
+"""The most bytes of a payload that the list shows: it would have to read a larger one whole."""
 NEWEST_FIRST = Index(order=("-position",), wording=_("The newest first"))
 
 
@@ -33,7 +33,7 @@ class _StoredSize(Func):
 
 @admin.register(Event)
 class EventAdmin(ExcerptAdmin):
-    """The events of the log, the newest first. What is published now appears once it is read."""
+    """The events of the log, the newest first; a new event appears when it has its position."""
 
     list_display = ("position", "topic", "key", "created_at", "beginning")
     list_filter = (TopicFilter, AfterFilter, UptoFilter)

@@ -21,13 +21,13 @@ STARTS = _("now, beginning, a position, or a time such as 2026-11-24T08:30:00Z."
 
 
 class PositionField(forms.CharField):
-    """A place in the log, as the position that this is now."""
+    """A place in the log, as its current position."""
 
     def clean(self, value: Any) -> int | None:
-        """Look it up.
+        """Return the position of the place.
 
         Raises:
-            ValidationError: it is no place in the log.
+            ValidationError: the value is no place in the log.
         """
         text = super().clean(value)
         if not text:
@@ -39,13 +39,13 @@ class PositionField(forms.CharField):
 
 
 class JSONTextField(forms.JSONField):
-    """Django's, but what can't be read or stored is said beside the field."""
+    """Django's field, but with errors for JSON that Python or PostgreSQL refuses."""
 
     def to_python(self, value: Any) -> Any:
-        """Read it.
+        """Return the value of a text.
 
         Raises:
-            ValidationError: it is no JSON, or none that PostgreSQL can store.
+            ValidationError: the text is no JSON, or PostgreSQL would refuse it.
         """
         if isinstance(value, str) and value not in self.empty_values:
             try:
@@ -55,14 +55,14 @@ class JSONTextField(forms.JSONField):
         return super().to_python(value)
 
     def prepare_value(self, value: Any) -> Any:
-        """Return the text that is shown: Python writes no document that is nested too deeply."""
+        """Return the text of a value: Python fails to write a too deeply nested document."""
         try:
             return super().prepare_value(value)
         except RecursionError:
             return InvalidJSONInput("…")
 
     def bound_data(self, data: Any, initial: Any) -> Any:
-        """Return what is shown again."""
+        """Return the value to show again after an error."""
         try:
             if isinstance(data, str):
                 _read(data)
@@ -84,14 +84,14 @@ class TopicsField(forms.CharField):
     widget = forms.Textarea
 
     def prepare_value(self, value: Any) -> Any:
-        """Show each in a line."""
+        """Return the patterns, one in a line."""
         return "\n".join(value) if isinstance(value, list | tuple) else value
 
     def clean(self, value: Any) -> list[str]:
-        """Return them as a list.
+        """Return the patterns as a list.
 
         Raises:
-            ValidationError: one is no pattern.
+            ValidationError: a pattern is invalid.
         """
         try:
             return list(dict.fromkeys(map(as_pattern, _words(super().clean(value)))))
@@ -99,7 +99,7 @@ class TopicsField(forms.CharField):
             raise ValidationError(str(error)) from error
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Say whether they are others."""
+        """Return whether the patterns have changed."""
         return list(initial or []) != _words(data or "")
 
 

@@ -1,4 +1,4 @@
-"""What a list is narrowed by: each only reads its parameter, and `get_listing` acts on it."""
+"""The filters of lists: each only reads its parameter, and `get_listing` applies it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgqueue.states import Outcome, State
 
 
 class Choice(SimpleListFilter):
-    """A parameter that `get_listing` acts on."""
+    """A parameter that `get_listing` applies."""
 
     parameter_name: str
 
@@ -29,7 +29,7 @@ class Choice(SimpleListFilter):
 
 
 def state_label(state: str) -> str:
-    """Return the words for a state that a list is narrowed by."""
+    """Return the label of a state in a list's filter."""
     if state == GOVERNED:
         return gettext("Ready, under a limit or in order")
     return str(State(state).label)
@@ -54,7 +54,7 @@ class OutcomeFilter(Choice):
 
 
 class TextFilter(Choice):
-    """An exact value, typed in."""
+    """A filter with a text field for an exact value."""
 
     template = "admin/pgqueue/text_filter.html"
     input_type = "text"
@@ -92,7 +92,7 @@ class TaskFilter(TextFilter):
 
 
 class ErrorFilter(TextFilter):
-    """The class of the last error: its import path, or the end of that."""
+    """The class of the last error: its import path, or the end of its path."""
 
     title = _("class of the last error")
     parameter_name = "error"
@@ -107,7 +107,7 @@ class FlowFilter(TextFilter):
 
 
 class DayFilter(TextFilter):
-    """A UTC day: as history is partitioned."""
+    """A UTC day, like the days of history's partitions."""
 
     title = _("day it ended (UTC)")
     parameter_name = "day"
@@ -139,7 +139,7 @@ def as_position(text: str) -> int:
     """Return the position that a filter names.
 
     Raises:
-        ValidationError: it is none.
+        ValidationError: the text is no position.
     """
     if not (text.isascii() and text.isdecimal() and len(text) < 19):
         raise ValidationError(f"{text!r} is no position.")
@@ -150,7 +150,7 @@ def as_flow(text: str) -> int:
     """Return the id of a flow that a filter names.
 
     Raises:
-        ValidationError: it can be none.
+        ValidationError: the text is no id.
     """
     if not (text.isascii() and text.isdecimal() and len(text) < 19 and int(text)):
         raise ValidationError(f"flow={text!r}: it must be the id of a flow, such as 12.")
@@ -158,10 +158,10 @@ def as_flow(text: str) -> int:
 
 
 def with_flow(chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what was chosen, with the id of a flow as a number.
+    """Return the chosen filters, with the id of a flow as a number.
 
     Raises:
-        ValidationError: it can be none.
+        ValidationError: the text is no id.
     """
     given = dict(chosen)
     if "flow" in given:
@@ -173,7 +173,7 @@ def ended_on(day: str) -> Q:
     """Return the condition that finds one partition.
 
     Raises:
-        ValidationError: this is not a date.
+        ValidationError: the text is not a date.
     """
     try:
         begin = datetime.combine(date.fromisoformat(day), time(tzinfo=UTC))

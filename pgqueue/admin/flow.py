@@ -40,13 +40,13 @@ from pgqueue.templatetags.pgqueue_admin import duration, grouped
 from pgqueue.values.instants import local
 
 COUNTED = 1000
-"""Messages of each flow that its list counts, live ones and ended ones each."""
+"""The most live messages, and the most ended ones, that the list counts for each flow."""
 STEPS = 50
-"""Messages of the critical path that the page names, the last ones."""
+"""The most messages of the critical path that the page names: the last ones."""
 MOVING = (State.RUNNING, State.READY, State.SCHEDULED)
 ACTIONS = {"cancel": CANCEL, "retry": REPLAY}
 SECTIONS = ("state", "graph", "tables")
-"""The parts of the page that go on while it is open, each of a template of its own."""
+"""The sections of the page that are updated while it is open; each has its own template."""
 
 
 class FlowStateFilter(Choice):
@@ -58,7 +58,7 @@ class FlowStateFilter(Choice):
 
 
 class FlowChangeList(BoundedChangeList):
-    """Counts the messages of the flows of a page, and of no others."""
+    """Counts the messages only for the flows of a page."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -72,7 +72,7 @@ class FlowChangeList(BoundedChangeList):
 
 @admin.register(Flow)
 class FlowAdmin(ListedAdmin):
-    """The flows, and what operators do to them."""
+    """The flows, and the operations on them."""
 
     list_display = ("id", "name", "state", "progress", "created_at", "ended_at")
     list_display_links = ("id", "name")
@@ -120,7 +120,7 @@ class FlowAdmin(ListedAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        """Show a flow; or, as JSON, what of its page has changed."""
+        """Show a flow; or return the changed sections of its page as JSON."""
         flow = self._find(request, object_id)
         if flow is None:
             return super().change_view(request, object_id, *args, **kwargs)
@@ -142,7 +142,7 @@ class FlowAdmin(ListedAdmin):
         return TemplateResponse(request, "admin/pgqueue/flow/page.html", context)
 
     def operate_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask whether an operation is meant, with a count; or do it."""
+        """Ask the user to confirm an operation, with a count; or do it."""
         flow, name = self._find(request, object_id), request.GET.get("action", "")
         operation = ACTIONS.get(name)
         if flow is None or operation is None:
@@ -195,7 +195,7 @@ class FlowAdmin(ListedAdmin):
         return begin(request, operation, chosen, newest=bulk.newest())
 
     def _find(self, request: HttpRequest, object_id: str) -> Any:
-        """Return a flow; None: there is none.
+        """Return a flow; None: the flow does not exist.
 
         Raises:
             PermissionDenied: the user may not see it.
@@ -229,7 +229,7 @@ class FlowAdmin(ListedAdmin):
     def _operations(
         self, request: HttpRequest, flow: Flow, words: Mapping[str, int]
     ) -> list[tuple[str, str]]:
-        """Return what may be done to it, by addresses."""
+        """Return the operations that the user may do, as addresses and labels."""
         url = reverse("admin:pgqueue_flow_operate", args=[flow.pk])
         operations, dead, operates = [], words.get(State.DEAD, 0), self.has_operate_permission
         if dead and operates(request):
@@ -253,7 +253,7 @@ class FlowAdmin(ListedAdmin):
 
 
 def state_of(flow: Flow, words: Mapping[str, int]) -> tuple[str, bool]:
-    """Return the state of a flow in words, and whether it goes on by itself no more."""
+    """Return the state of a flow in words, and whether it no longer goes on by itself."""
     dead = words.get(State.DEAD, 0)
     if flow.ended_at or not _live(words):
         return _("Has ended"), False
@@ -285,7 +285,7 @@ def _facts(request: HttpRequest, flow: Flow, graph: Graph) -> list[tuple[str, An
 
 
 def _steps(request: HttpRequest, graph: Graph) -> list[dict[str, Any]]:
-    """Return the last messages of the critical path: how long each waited, and ran."""
+    """Return the last messages of the critical path, with their waits and run times."""
     shown = []
     for before, step in zip([None, *graph.steps], graph.steps, strict=False):
         ready_at = before.finished_at if before else step.created_at

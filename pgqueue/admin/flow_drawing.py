@@ -1,4 +1,4 @@
-"""A flow in words, links and places: what its page draws, and says again in tables."""
+"""A flow in words, links and places, for the drawing and the tables of its page."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ SIGNS = {
     Outcome.EXPIRED: "⊘",
     Outcome.SUCCEEDED: "✓",
 }
-"""In the order in which states are told: what needs somebody comes first."""
+"""The order of states: states that need a person come first."""
 WAITS_FOR_OTHERS: StrOrPromise = gettext_lazy("Waits for others")
 TIMES = "\N{MULTIPLICATION SIGN}"
 TITLE_LENGTH, LINE_LENGTH = 22, 27
-"""Characters that a node has room for."""
+"""The most characters of a line in a node."""
 BAR = WIDTH - 24
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many messages of a node are in a state, or had an outcome.
+    """The number of a node's messages that are in a state, or had an outcome.
 
     Attributes:
-        url: of the list of them; "": the user may not see it.
+        url: the address of their list; "": the user may not see the list.
     """
 
     word: str
@@ -62,18 +62,18 @@ class Count:
 
     @property
     def sign(self) -> str:
-        """What tells the state beside its colour."""
+        """The sign that shows the state without its colour."""
         return SIGNS.get(self.word, "")
 
     @property
     def text(self) -> str:
-        """The number, and the state."""
+        """The number and the state in words."""
         return f"{grouped(self.number)} {self.label.lower()}"
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of the bar that shows how a node's messages are spread over states."""
+    """A part of the bar that shows the states of a node's messages."""
 
     word: str
     x: float
@@ -82,13 +82,13 @@ class Segment:
 
 @dataclass(frozen=True)
 class Box:
-    """A node as it is drawn.
+    """The drawing of a node.
 
     Attributes:
-        counts: what needs somebody first.
-        after: names of the nodes that it waits for.
-        is_critical: whether a message of it is on the critical path.
-        is_repeated: whether some of its messages wait for others of it.
+        counts: The counts by state; states that need a person come first.
+        after: The names of its parent nodes.
+        is_critical: Whether one of its messages is on the critical path.
+        is_repeated: Whether some of its messages wait for others of the same node.
     """
 
     node: FlowNode
@@ -103,19 +103,19 @@ class Box:
 
     @property
     def title(self) -> str:
-        """Its name as far as there is room for it."""
+        """The name, cut to the room in the node."""
         own = self.node.task.rpartition(".")[2] or "-"
         number = "" if self.node.number == 1 else f" {TIMES} {grouped(self.node.number)}"
         return Truncator(own).chars(TITLE_LENGTH - len(number)) + number
 
     @property
     def label(self) -> str:
-        """All that is said of it."""
+        """The name and all counts."""
         return f"{self.name}: {', '.join(count.text for count in self.counts)}"
 
     @property
     def said(self) -> str:
-        """Its states, as far as there is room for them."""
+        """The states, cut to the room in the node."""
         if self.node.number == 1:
             return f"{self.counts[0].sign} {self.counts[0].label}"
         text = ", ".join(count.text for count in self.counts)
@@ -123,7 +123,7 @@ class Box:
 
     @property
     def lasting(self) -> str:
-        """For how long it ran, or one of its messages."""
+        """The run time of the node, or of one of its messages."""
         if self.node.ran is None:
             return ""
         ran = duration(self.node.ran)
@@ -132,7 +132,7 @@ class Box:
 
     @property
     def bar(self) -> list[Segment]:
-        """How its messages are spread over states, from its left edge."""
+        """The bar of its messages' states, from the left edge."""
         found, x = [], 12.0
         for count in reversed(self.counts):
             width = BAR * count.number / self.node.number
@@ -143,14 +143,14 @@ class Box:
 
 @dataclass(frozen=True)
 class Edge:
-    """A line as it is drawn."""
+    """The drawing of a line."""
 
     line: Line
     is_critical: bool
 
     @property
     def arrow(self) -> str:
-        """Its head, as points of a polygon."""
+        """The arrow head, as points of a polygon."""
         x, y = self.line.end
         return f"{x:g},{y:g} {x - 8:g},{y - 4:g} {x - 8:g},{y + 4:g}"
 
@@ -160,7 +160,7 @@ class Drawing:
     """A flow's graph.
 
     Attributes:
-        description: what it shows, to those who don't see it.
+        description: a description of the graph for screen readers.
     """
 
     boxes: Sequence[Box]
@@ -173,7 +173,7 @@ class Drawing:
 
 
 def draw(request: HttpRequest, flow_id: int, graph: Graph) -> Drawing:
-    """Return a flow as its page draws it, with links to what the user may see."""
+    """Return the drawing of a flow, with links to the lists that the user may see."""
     ids = [node.id for node in graph.nodes]
     layout = lay_out(ids, graph.waits, graph.critical)
     names = {node.id: _name(node) for node in graph.nodes}
@@ -196,25 +196,25 @@ def draw(request: HttpRequest, flow_id: int, graph: Graph) -> Drawing:
         )
         for node in graph.nodes
     ]
-    # The critical lines above the others.
+    # Draw the critical lines above the others.
     edges = [Edge(line, line.wait in graph.critical) for line in layout.lines]
     edges.sort(key=lambda edge: edge.is_critical)
     return Drawing(boxes, edges, layout, _described(graph, boxes))
 
 
 def word_for(word: str) -> str:
-    """Return what is said of a state or an outcome, or of what waits for others."""
+    """Return the word for a state or an outcome, or for messages that wait for parents."""
     return str(WAITS_FOR_OTHERS if word == WAITING else label_of(word))
 
 
 def in_order(words: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Return how many messages are in which state: what needs somebody first."""
+    """Return the number of messages in each state; states that need a person come first."""
     known = list(SIGNS)
     return sorted(words.items(), key=lambda item: known.index(item[0]))
 
 
 def lasting(begin: datetime | None, end: datetime | None) -> timedelta | None:
-    """Return the time between two moments; None: one of them is not known."""
+    """Return the time between two moments; None: one moment is unknown."""
     return None if begin is None or end is None else end - begin
 
 
@@ -244,7 +244,7 @@ def _list_url(request: HttpRequest, flow_id: int, node: FlowNode, word: str) -> 
 
 
 def _node_url(request: HttpRequest, flow_id: int, node: FlowNode) -> str:
-    """Return the address of its message, or of the list of what of it needs somebody first."""
+    """Return the address of the node's message, or of the list of its most urgent state."""
     word, _number = in_order(node.words)[0]
     if node.number > 1:
         return _list_url(request, flow_id, node, word)
@@ -255,7 +255,7 @@ def _node_url(request: HttpRequest, flow_id: int, node: FlowNode) -> str:
 
 
 def _described(graph: Graph, boxes: Sequence[Box]) -> str:
-    """Say what the graph shows, to those who don't see it."""
+    """Return a description of the graph for screen readers."""
     counts = ", ".join(
         f"{grouped(count)} {word_for(word).lower()}" for word, count in in_order(graph.words)
     )

@@ -1,8 +1,8 @@
-"""Where the nodes of a flow are drawn, and the lines between them.
+"""The places of a flow's nodes, and the lines between them.
 
-Each node is in the layer behind its last parent's, the layers from left to right. A line that
-passes a layer has a place of its own in it, so that it crosses no node. Within a layer, places are
-ordered by the mean of their neighbours' (Sugiyama's method, with barycentres).
+Layers go from left to right. Each node is in the layer after its last parent's. A line that passes
+a layer has its own place there, so that it crosses no node. Within a layer, places are ordered by
+the mean place of their neighbours (Sugiyama's method, with barycentres).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 WIDTH, HEIGHT = 188, 66
 ACROSS, BELOW = 44, 18
-"""Between layers, and between the places of one."""
+"""The distances between layers, and between the places of one layer."""
 PASSING = 14
 """The height of a line's place in a layer that it passes."""
 MARGIN = 12
@@ -39,11 +39,11 @@ class Line:
 
 @dataclass(frozen=True)
 class FlowLayout:
-    """Where everything is.
+    """The layout of a graph.
 
     Attributes:
         corners: the upper left corner of each node.
-        repeated: nodes that wait for themselves: they have no line.
+        repeated: nodes whose messages wait for each other; these waits have no line.
     """
 
     corners: Mapping[int, tuple[float, float]]
@@ -56,13 +56,13 @@ class FlowLayout:
 def lay_out(
     nodes: Sequence[int], waits: Collection[Wait], keep: Collection[Wait] = ()
 ) -> FlowLayout:
-    """Place nodes, and lines for what waits for what.
+    """Return the places of nodes, and the lines of waits.
 
-    A wait that follows from others is left out, as is one that closes a circle: tasks may wait for
-    each other in turn.
+    A wait that follows from others is left out. A wait that closes a circle is left out, too: tasks
+    may wait for each other in turn.
 
     Args:
-        keep: waits that are drawn even if they follow from others.
+        keep: the waits to draw even if they follow from others.
     """
     drawn = _reduced(nodes, _acyclic(nodes, waits), keep)
     layers = _layered(nodes, drawn)
@@ -78,7 +78,7 @@ def lay_out(
 
 
 def _acyclic(nodes: Sequence[int], waits: Collection[Wait]) -> set[Wait]:
-    """Leave out what leads back to a node on the way that has led there."""
+    """Leave out waits that lead back to a node on the same way."""
     children, kept, done = _children(waits), set[Wait](), set[int]()
 
     def follow(node: int, way: frozenset[int]) -> None:
@@ -97,7 +97,7 @@ def _acyclic(nodes: Sequence[int], waits: Collection[Wait]) -> set[Wait]:
 
 
 def _reduced(nodes: Sequence[int], waits: set[Wait], keep: Collection[Wait]) -> set[Wait]:
-    """Leave out what follows from others (the transitive reduction)."""
+    """Leave out waits that follow from others (the transitive reduction)."""
     children, behind = _children(waits), dict[int, set[int]]()
 
     def reach(node: int) -> set[int]:
@@ -114,7 +114,7 @@ def _reduced(nodes: Sequence[int], waits: set[Wait], keep: Collection[Wait]) -> 
 
 
 def _layered(nodes: Sequence[int], waits: set[Wait]) -> list[list[Place]]:
-    """Return the nodes, and the lines that pass, of each layer."""
+    """Return the nodes and the passing lines of each layer."""
     parents: defaultdict[int, list[int]] = defaultdict(list)
     for parent, child in waits:
         parents[child].append(parent)
@@ -135,7 +135,7 @@ def _layered(nodes: Sequence[int], waits: set[Wait]) -> list[list[Place]]:
 
 
 def _ways(layers: Sequence[Sequence[Place]], waits: set[Wait]) -> dict[Wait, list[Place]]:
-    """Return the places that each line leads through."""
+    """Return the places on the way of each line."""
     passed: defaultdict[Wait, list[Place]] = defaultdict(list)
     for layer in layers:
         for place in layer:
@@ -145,7 +145,7 @@ def _ways(layers: Sequence[Sequence[Place]], waits: set[Wait]) -> dict[Wait, lis
 
 
 def _ordered(layers: list[list[Place]], ways: Iterable[Sequence[Place]]) -> list[list[Place]]:
-    """Sort each layer by its neighbours in the one before it, then in the one behind it."""
+    """Sort each layer by its neighbours in the layer before, then in the layer after it."""
     beside: defaultdict[Place, list[Place]] = defaultdict(list)
     for one, other in (hop for way in ways for hop in pairwise(way)):
         beside[one].append(other)
@@ -167,7 +167,7 @@ def _ordered(layers: list[list[Place]], ways: Iterable[Sequence[Place]]) -> list
 
 
 def _spots(layers: Sequence[Sequence[Place]]) -> tuple[dict[Place, tuple[float, float]], float]:
-    """Return the upper left corner of each place, each layer in the middle; and the height."""
+    """Return the upper left corner of each place, with centred layers; and the height."""
     heights = [sum(map(_height, layer)) + BELOW * (len(layer) - 1) for layer in layers]
     highest, spots = max(heights, default=0), dict[Place, tuple[float, float]]()
     for number, layer in enumerate(layers):

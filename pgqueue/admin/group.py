@@ -30,18 +30,18 @@ from pgqueue.events.consumers import checked_name
 from pgqueue.models import Group
 
 SHOWN = 3
-"""Readers of a group that the list names."""
+"""The most readers of a group that the list names."""
 STATE = ("state", "position", "lag", "readers", "last_moved", "parked", "cursors")
 
 
 class NewGroupForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Asks for what can't be changed later, and where the group begins."""
+    """Has the fields that are fixed later, and the position where the group begins."""
 
     start = PositionField(label=_("Start"), initial="now", help_text=STARTS)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Django asks where its routers say, or where the instance is from.
+        # Django would look in the database of its routers or of the instance.
         self.instance._state.db = settings().database
 
     def clean_name(self) -> str:
@@ -50,7 +50,7 @@ class NewGroupForm(forms.ModelForm):  # type: ignore[type-arg]
             checked_name(name)
         except (TypeError, ValueError) as error:
             raise ValidationError(str(error)) from error
-        # Django looks for it where its routers say.
+        # Django would look in the database that its routers choose.
         if Group.objects.using(settings().database).filter(pk=name).exists():
             raise ValidationError(gettext("There is such a group already."))
         return name
@@ -74,7 +74,7 @@ class GroupForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class GroupChangeList(ChangeList):
-    """Looks up where the groups of a page are, and no others."""
+    """Looks up the positions only for the groups of a page."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -83,13 +83,13 @@ class GroupChangeList(ChangeList):
 
 @admin.register(Group)
 class GroupAdmin(QueueAdmin):
-    """The groups of the event log: who reads for them, and how far they are."""
+    """The groups of the event log, with their readers and positions."""
 
     actions = ("resume",)
     list_display = ("name", "partitions", "position", "lag", "readers", "state", "last_moved")
     search_fields = ("name",)
     ordering = ("name",)
-    # All partitions of these are read: few groups have more than a dozen, none more than 1 024.
+    # A page reads all partitions of its groups. Few groups have more than a dozen, none over 1 024.
     list_per_page = list_max_show_all = 20
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -120,7 +120,7 @@ class GroupAdmin(QueueAdmin):
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         if request.method == "POST":
-            # What was published before has its position then: in Django's transaction it gets none.
+            # Give positions to earlier events now: Django's transaction would give them none.
             groups.resolve(connections[settings().database], "now")
         return super().changeform_view(request, *args, **kwargs)
 
@@ -158,7 +158,7 @@ class GroupAdmin(QueueAdmin):
 
     @admin.display(description=_("readers"))
     def readers(self, group: Any) -> str:
-        """Name the processes that read for it."""
+        """Return the names of the processes that read for the group."""
         names = group.read_by
         shown, more = ", ".join(names[:SHOWN]) or NOTHING, len(names) - SHOWN
         if more <= 0:
@@ -167,7 +167,7 @@ class GroupAdmin(QueueAdmin):
 
     @admin.display(description=_("state"))
     def state(self, group: Any) -> str:
-        """Say whether it goes on, and if not, why."""
+        """Return whether the group goes on; if not, the reason."""
         seen, error = group.seen, str(group.seen.error)
         if seen.stopped:
             return gettext("stopped: %s") % error
@@ -177,7 +177,7 @@ class GroupAdmin(QueueAdmin):
 
     @admin.display(description=_("last moved"))
     def last_moved(self, group: Any) -> str:
-        # On its page, Django would show a time as Python does.
+        # On the page of a group, Django would show a time in Python's format.
         return display_for_value(group.seen.updated_at, NOTHING)
 
     @admin.display(description=_("events given up"))
@@ -204,7 +204,7 @@ class GroupAdmin(QueueAdmin):
 
 
 def _seen(found: Iterable[Any]) -> list[Any]:
-    """Return groups with where they are and who reads for them."""
+    """Return groups with their positions and readers."""
     rows, connection = list(found), connections[settings().database]
     names = [group.name for group in rows]
     states = {each.name: each for each in engine.states(connection, names)}

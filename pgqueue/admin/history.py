@@ -25,10 +25,10 @@ from pgqueue.operating import bulk
 
 @admin.register(History)
 class HistoryAdmin(ShownMessageAdmin):
-    """The messages that ended.
+    """The messages that have ended.
 
-    In the order of their ids, which each day's partition has an index on; none has one on
-    when they ended.
+    They are in the order of their ids: each day's partition has an index on the id, and none on
+    the time of the end.
     """
 
     json_columns = (*ShownMessageAdmin.json_columns, "result")

@@ -21,11 +21,11 @@ logger = logger_of(__name__)
 
 
 def instances(request: HttpRequest, site: Any, task: str, payload: str) -> list[tuple[str, str]]:
-    """Return the arguments of a message that are model instances: each name, and a link.
+    """Return the arguments of a message that are model instances: names and links.
 
     Args:
-        task: the name of the message's task: no other code than a task's module is imported.
-        payload: its JSON.
+        task: The name of the message's task. The function imports only the task's module.
+        payload: The payload of the message, as JSON.
     """
     return [(name, _link(request, site, *row)) for name, *row in _rows(task, payload)]
 
@@ -35,9 +35,9 @@ def _rows(task: str, payload: str) -> Iterator[tuple[str, type[Model], Any]]:
         declared = registry.find(task)
         found = [] if declared is None else declared.codec.registered(payload)
     except PGQueueError:
-        return  # it does not fit the task
+        return  # the payload does not fit the task
     except Exception:
-        logger.exception("The task %s can't be imported", task)
+        logger.exception("Importing the task %s failed", task)
         return
     for name, cls, pk in found:
         if issubclass(cls, Model) and pk != MASK:

@@ -1,4 +1,4 @@
-"""The page of one key of a channel: what waits, what runs, and what holds it back."""
+"""The page of one key of a channel: its messages, and the reasons that hold them back."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from pgqueue.values.readable import reading
 
 SHOWN = 10
 KINDS = 5
-"""Of messages that a count looks at, each by an index of its own."""
+"""The number of kinds of messages that are counted, each by its own index."""
 
 
 @dataclass(frozen=True)
 class KeyState:
-    """A key as it is now.
+    """The current state of a key.
 
     Attributes:
-        counted: its messages, up to a bound.
-        is_all: whether that has all of them.
-        policy, of_channel: the limits of the key, and those of the channel as a whole.
+        counted: The counts of its messages, up to a bound.
+        is_all: Whether the counts include all of its messages.
+        policy, of_channel: The limits of the key, and the limits of the channel as a whole.
     """
 
     channel: Channel
@@ -53,7 +53,7 @@ class KeyState:
 
     @classmethod
     def of(cls, name: str, key: str) -> KeyState:
-        """Look at a key."""
+        """Read the state of a key."""
         alias, channel = settings().database, Channel(name)
         bound = index.REACH // KINDS
         with without(alias, *NOT_IN_ORDER):
@@ -73,7 +73,7 @@ class KeyState:
         )
 
     def why(self, request: HttpRequest) -> list[str]:
-        """Say what holds its messages back, the strongest reason first; []: nothing does."""
+        """Return the reasons that hold its messages back, the strongest first; []: no reason."""
         return [*self._nobody(request), *self._limits(), *self._order(request), *self._later()]
 
     def _nobody(self, request: HttpRequest) -> Iterator[str]:
@@ -164,7 +164,7 @@ class KeyState:
 
     @property
     def backlog(self) -> str:
-        """Say how much is in front of it, if nothing else holds it back."""
+        """Return the number of ready messages, here and of other keys, as a text."""
         ready = self.counted.ready
         if not ready:
             return _("Nothing of this key is ready.")
@@ -178,7 +178,7 @@ class KeyState:
         }
 
     def tables(self) -> list[tuple[str, Any]]:
-        """Return the first messages of each state, and the last that ended."""
+        """Return the first messages of each state, and the last ended ones."""
         name, key = self.channel.name, self.key
         with without(settings().database, *NOT_IN_ORDER):
             found = [
@@ -191,7 +191,7 @@ class KeyState:
 
 
 def serving(name: str) -> list[Worker]:
-    """Return the workers that are alive and serve a channel."""
+    """Return the living workers that serve a channel."""
     alive = Worker.objects.using(settings().database).alive(settings().lease)
     return [worker for worker in alive.order_by("host", "pid") if serves(worker, name)]
 
@@ -203,7 +203,7 @@ def serves(worker: Worker, channel: str) -> bool:
 
 
 def ended(wanted: dict[str, Any], shown: int = SHOWN) -> list[History]:
-    """Return the last messages that ended, of those with the newest ids that a page looks at."""
+    """Return the last ended messages, among the newest ids that a page reads."""
     rows = History.objects.using(settings().database)
     found = NEWEST_FIRST.listing(rows, wanted).stretch().ids[:shown]
     with without(rows.db, "seqscan"):
@@ -228,7 +228,7 @@ def _waiting(channel: str, key: str) -> Any:
 
 
 def _next(channel: str, key: str) -> list[Message]:
-    """Return those that are ready, of each index that has them."""
+    """Return the first ready messages of each index."""
     ready = _rows(channel, key, State.READY)
     free = ready.filter(governed=False).order_by("rank", "run_at", "id")[:SHOWN]
     governed = ready.filter(governed=True, ordered=False).order_by("rank", "run_at", "id")[:SHOWN]

@@ -1,4 +1,4 @@
-"""Links to pages of the admin, as far as the user may see them."""
+"""Links to pages of the admin, if the user may see them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 
 
 def to_row(request: HttpRequest, model: str, pk: Any, label: Any = None) -> str:
-    """Return a link to the page of a row of ours; its label alone, where that may not be seen."""
+    """Return a link to the page of a queue's row; only its label, if the user may not see it."""
     text = str(pk) if label is None else label
     if not request.user.has_perm(f"pgqueue.view_{model}"):
         return format_html("{}", text)
@@ -22,18 +22,18 @@ def to_row(request: HttpRequest, model: str, pk: Any, label: Any = None) -> str:
 
 
 def to_page(name: str, label: Any, /, **query: Any) -> str:
-    """Return a link to one of our pages or lists."""
+    """Return a link to a page or a list of the queue."""
     return format_html('<a href="{}">{}</a>', page_url(name, **query), label)
 
 
 def page_url(name: str, /, **query: Any) -> str:
-    """Return the address of one of our pages or lists: `channel_page`, `message_changelist`."""
+    """Return the address of a page or a list, such as `channel_page` or `message_changelist`."""
     url = reverse(f"admin:pgqueue_{name}")
     return f"{url}?{urlencode(query)}" if query else url
 
 
 def to_object(request: HttpRequest, site: Any, obj: Any) -> str:
-    """Return a link to the page of a model instance; its name alone, where there is none to see."""
+    """Return a link to the page of a model instance; only its name, if the user may see no page."""
     its = site._registry.get(type(obj))
     if its is None or not its.has_view_permission(request, obj):
         return format_html("{}", f"{obj._meta.verbose_name} {obj.pk}")
@@ -46,7 +46,7 @@ def to_object(request: HttpRequest, site: Any, obj: Any) -> str:
 
 
 def with_urls(rows: Iterable[Any]) -> list[Any]:
-    """Give rows the addresses of their pages."""
+    """Return rows with the addresses of their pages."""
     found = list(rows)
     for row in found:
         row.url = reverse(f"admin:pgqueue_{row._meta.model_name}_change", args=[row.pk])

@@ -1,4 +1,4 @@
-"""What pages say of themselves that go on while they are open."""
+"""Texts of pages that are updated while they are open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.utils.translation import gettext as _
 
 
 def words() -> dict[str, str]:
-    """Return what `live.js` says, in the language of now."""
+    """Return the texts of `live.js` in the current language."""
     return {
         "live": _("Live"),
         "lost": _("Not live: the connection is lost, and is tried again"),

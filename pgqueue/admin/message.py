@@ -51,7 +51,7 @@ LIST_FILTERS: dict[str, type[Choice]] = {
 
 @admin.register(Message)
 class MessageAdmin(BulkAdmin, ShownMessageAdmin):
-    """The messages that have not ended, and what operators do to them."""
+    """The live messages, and the operations on them."""
 
     actions = ("run_now", "cancel", "release", "replay", "discard")
     list_display = (
@@ -83,7 +83,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
             wanted["key"] = term
         if "flow_id" in wanted:
             return newest_first(rows, wanted)
-        # What no column equals, an error, is looked for row by row.
+        # An error is no indexed column: the listing looks for it row by row.
         if "key" in wanted and not state and "error" not in chosen:
             return of_key(rows, wanted)
         return INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
@@ -126,9 +126,9 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         return response
 
     def _bulk_links(self, request: HttpRequest) -> list[tuple[MessageOperation, str]]:
-        """Return the operations that make sense for the messages which the list's filters find.
+        """Return the operations that apply to the messages of the list's filters.
 
-        A project's own filter, which operations do not know, leaves none.
+        With a filter of the project, which operations do not know, the list is empty.
         """
         own = {choice.parameter_name for choice in self.list_filter} - set(PARAMETERS)
         if own & set(request.GET):
@@ -147,7 +147,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         return [path("key/", view, name="pgqueue_message_key"), *super().get_urls()]
 
     def key_view(self, request: HttpRequest) -> HttpResponse:
-        """Show one key of a channel, and what holds its messages back."""
+        """Show one key of a channel, and the reasons that hold its messages back."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         try:
@@ -175,7 +175,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         return TemplateResponse(request, "admin/pgqueue/message/key.html", context)
 
     def _key_links(self, request: HttpRequest, name: str, key: str) -> list[str]:
-        """Return links to what the user may do to all messages of a key."""
+        """Return links to the operations on all messages of a key that the user may start."""
         links = [
             to_page(
                 "message_bulk",
@@ -206,7 +206,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        # A link to a message outlives it.
+        # A link to a message stays valid after its end.
         if self.has_view_permission(request) and _has_ended(object_id):
             return HttpResponseRedirect(reverse("admin:pgqueue_history_change", args=[object_id]))
         return super().change_view(request, object_id, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""What operators do to messages: asked about, done in batches, reported and logged."""
+"""The operations on messages: confirmed, done in batches, reported and logged."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class MessageOperation:
     """An operation, and the words for it.
 
     Args:
-        name: of the action.
-        states: in which a message it does something to is.
-        otherwise: what is said of those that were in none of them.
-        permission: what allows it: "operate" or "purge".
-        is_final: whether nothing brings them back, so that it is asked about first.
-        warning: what to know before; it is asked about, too.
+        name: The name of the action.
+        states: The states of messages that the operation changes.
+        otherwise: The text about messages in other states.
+        permission: The required permission: "operate" or "purge".
+        is_final: Whether the operation is irreversible, so that the user must confirm it.
+        warning: A warning that the user must confirm.
     """
 
     name: str
@@ -59,7 +59,7 @@ class MessageOperation:
     warning: StrOrPromise = ""
 
     def is_allowed(self, admin: QueueAdmin, request: HttpRequest) -> bool:
-        """Return whether the user of a request may do it."""
+        """Return whether the user of a request may do the operation."""
         return bool(getattr(admin, f"has_{self.permission}_permission")(request))
 
 
@@ -76,7 +76,7 @@ CANCEL = MessageOperation(
     run=MessageQuerySet.cancel,
     label=_("Cancel"),
     done=_("cancelled"),
-    # A dead letter is ended for good by a discard alone, and that is for those who may purge.
+    # Only a discard ends a dead letter for good, and it requires the permission to purge.
     states=set(State) - {State.DEAD},
     otherwise=_("had already ended, or are dead"),
     is_final=True,
@@ -109,7 +109,7 @@ PURGE = MessageOperation(
     permission="purge",
     is_final=True,
 )
-"""Of a channel: it is not offered for chosen messages."""
+"""The operation applies to a channel, and not to chosen messages."""
 RELEASE = MessageOperation(
     name="release",
     run=MessageQuerySet.release,
@@ -128,16 +128,16 @@ OPERATIONS = {each.name: each for each in (RUN_NOW, CANCEL, RELEASE, REPLAY, DIS
 def operate(
     admin: QueueAdmin, request: HttpRequest, queryset: QuerySet[Any], operation: MessageOperation
 ) -> HttpResponse | None:
-    """Do it to what was chosen, or first ask whether that is meant."""
+    """Do an operation on the chosen messages, or first ask the user to confirm it."""
     if "ids" in request.POST:
         _perform(admin, request, admin.clean_ids(request.POST["ids"].split(",")), operation)
         return None
     if request.POST.get("select_across", "0") != "0":
-        # All that the filter finds, and not just what the list has counted of it.
+        # The operation is for all messages of the filter, also beyond the list's count.
         query = request.GET.copy()
         query["action"] = operation.name
         return HttpResponseRedirect(f"{reverse('admin:pgqueue_message_bulk')}?{query.urlencode()}")
-    # Not from `queryset`: what left the list meanwhile is to be reported.
+    # `queryset` lacks messages that have left the list meanwhile, which the report must include.
     ids = admin.clean_ids(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME))
     if operation.is_final or operation.warning:
         return _ask(admin, request, ids, operation)
@@ -148,8 +148,8 @@ def operate(
 def _ask(
     admin: QueueAdmin, request: HttpRequest, ids: Sequence[int], operation: MessageOperation
 ) -> TemplateResponse:
-    # The page holds the ids, so that what is seen on it is what is done. In one field:
-    # Django takes no more than a thousand.
+    # The page holds the ids, so that the operation is done on the shown messages. They are in one
+    # field, since Django accepts at most a thousand fields.
     chosen = admin.get_queryset(request).filter(pk__in=ids)
     groups = chosen.values("task", "channel", "state").annotate(number=Count("pk"))
     context = {
@@ -169,14 +169,14 @@ def _ask(
 def _perform(
     admin: QueueAdmin, request: HttpRequest, ids: Sequence[int], operation: MessageOperation
 ) -> None:
-    """Do it batch by batch, and say what came of it even where it could not go on."""
+    """Do an operation batch by batch; report its result, also if it fails halfway."""
     operated, tried = Operated(), 0
     for start in range(0, len(ids), BATCH):
         batch = ids[start : start + BATCH]
         chosen = admin.get_queryset(request).filter(pk__in=batch)
         names = {message.pk: str(message) for message in chosen.only("task")}
         try:
-            # With ATOMIC_REQUESTS, an error must not undo the batches before it.
+            # With ATOMIC_REQUESTS, an error must not undo earlier batches.
             with savepoints():
                 these = operation.run(chosen)
         except TransactionLost:
@@ -193,7 +193,7 @@ def _perform(
 
 
 def report(operation: MessageOperation, operated: Operated, *, tried: int, chosen: int) -> str:
-    """Say what came of an operation."""
+    """Return the result of an operation in words."""
     done, asked, busy = (len(ids) for ids in operated)
     otherwise = tried - done - asked - busy
     busy_ids = ", ".join(f"#{id}" for id in sorted(operated.busy)[:10])
@@ -213,7 +213,7 @@ def report(operation: MessageOperation, operated: Operated, *, tried: int, chose
 
 
 def _log(request: HttpRequest, change: StrOrPromise, names: dict[int, str]) -> None:
-    """Write what happened to each message, or, of very many, how many they were."""
+    """Write the change of each message into the log; for many messages, only their number."""
     entries: list[tuple[int | None, str]] = sorted(names.items())
     if len(names) > LOGGED_ONE_BY_ONE:
         number = len(names)

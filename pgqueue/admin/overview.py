@@ -1,4 +1,4 @@
-"""The overview: what the queue does now, on one page, which goes on by itself."""
+"""The overview: one page with the current state of the queue, which updates itself."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pgqueue.streams import requests
 
 @admin.register(Overview)
 class OverviewAdmin(ReadOnlyAdmin):
-    """One page in the place of a list."""
+    """Shows one page instead of a list."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)
@@ -76,11 +76,11 @@ class OverviewAdmin(ReadOnlyAdmin):
         return TemplateResponse(request, "admin/pgqueue/overview/page.html", context)
 
     def data_view(self, request: HttpRequest) -> HttpResponse:
-        """Return what has changed, for pages of a server without streams."""
+        """Return the changed sections, for pages of a server without streams."""
         return JsonResponse(payload(look(settings().database, self._window(request))))
 
     def stream_view(self, request: HttpRequest) -> HttpResponseBase:
-        """Stream what changes."""
+        """Stream the changed sections."""
         window = self._window(request)
         language = translation.get_language() or "en"
         zone = timezone.get_current_timezone()

@@ -1,4 +1,4 @@
-"""What the overview shows: read at once, in statements that each read a bounded number of rows."""
+"""The data of the overview; each statement reads a bounded number of rows."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from pgqueue.models import Duty, Schedule, Subscription, Webhook, Worker
 from pgqueue.tasks import redacting
 
 ROWS_OF_MANY = 50
-"""Channels, tasks and workers that are shown, at most."""
+"""The most channels, tasks and workers that are shown."""
 ROWS = 25
 LATE = timedelta(minutes=5)
 STARTED_BEFORE = timedelta(minutes=15)
-"""A worker that started so long before the first of some failures may have brought their cause."""
+"""The longest time from a worker's start to failures that it may have caused."""
 
 
 LABELS = {
@@ -40,11 +40,11 @@ LABELS = {
     "day": _("The last 24 hours"),
     "month": _("The last 30 days"),
 }
-"""Those of `WINDOWS`."""
+"""The labels of `WINDOWS`."""
 
 
 class ChannelRow(NamedTuple):
-    """A channel, and what it has now."""
+    """A channel with its current counts."""
 
     name: str
     stats: Stats
@@ -53,7 +53,7 @@ class ChannelRow(NamedTuple):
 
 
 class TaskRow(NamedTuple):
-    """A task in a channel, and what came of its runs."""
+    """A task in a channel, with the outcomes of its runs."""
 
     counts: Counts
     wait_p50: float | None
@@ -63,12 +63,12 @@ class TaskRow(NamedTuple):
 
     @property
     def failure_percent(self) -> float:
-        """The share of runs that raised."""
+        """The percentage of runs that raised an error."""
         return 100 * self.counts.failure_rate
 
 
 class WorkerRow(NamedTuple):
-    """A worker, and some of what it runs."""
+    """A worker, and some of its running messages."""
 
     worker: Worker
     is_alive: bool
@@ -76,7 +76,7 @@ class WorkerRow(NamedTuple):
 
 
 class DutyRow(NamedTuple):
-    """A duty, and whether it is long overdue."""
+    """A duty, and whether it is far overdue."""
 
     duty: Duty
     is_late: bool
@@ -91,7 +91,7 @@ class DeadRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class OverviewSnapshot:
-    """What the overview shows of one moment."""
+    """The data of the overview at one moment."""
 
     at: datetime
     window: CountingWindow
@@ -130,7 +130,7 @@ class OverviewSnapshot:
 
     @cached_property
     def chart(self) -> Mapping[str, Sequence[float | None]]:
-        """What is drawn: by time in seconds since 1970, without gaps."""
+        """The series of the charts, by time in seconds since 1970, without gaps."""
         step = timedelta(minutes=1) if self.window.period == MINUTE else timedelta(hours=1)
         known = {each.at: each for each in self.periods}
         last = self.at.replace(second=0, microsecond=0)
@@ -149,14 +149,14 @@ class OverviewSnapshot:
 
 
 def look(alias: str, window: CountingWindow) -> OverviewSnapshot:
-    """Read what the overview shows.
+    """Read the data of the overview.
 
     Args:
-        alias: of the queue's database.
-        window: how far back counts of runs go.
+        alias: the alias of the queue's database.
+        window: the period of the counts of runs.
 
     Raises:
-        django.db.Error, psycopg.Error: the database refused, or can't be reached.
+        django.db.Error, psycopg.Error: the database refuses a statement, or is unreachable.
     """
     with borrow(alias) as connection:
         seen = overview.look(connection, window, limit=ROWS_OF_MANY)
@@ -216,13 +216,13 @@ def _workers(alias: str) -> list[Worker]:
 
 
 def _started_before(moment: datetime, workers: Sequence[Worker]) -> Worker | None:
-    """Return the worker that started last before a moment, if that was shortly before it."""
+    """Return the last worker that started before a moment, if it started shortly before."""
     before = [each for each in workers if moment - STARTED_BEFORE <= each.started_at <= moment]
     return max(before, key=lambda each: each.started_at, default=None)
 
 
 def _schedules(alias: str) -> list[Schedule]:
-    """Return the next schedules; why one failed is said without its redacted arguments."""
+    """Return the next schedules; their errors are redacted like their arguments."""
     rows = list(Schedule.objects.using(alias).order_by("paused", "next_at", "name")[:ROWS])
     for row in rows:
         if row.error:

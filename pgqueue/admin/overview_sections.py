@@ -23,7 +23,7 @@ SECTIONS = (
     "duties",
     "history",
 )
-"""The parts of the page that go on while it is open, each of a template of its own."""
+"""The sections of the page that are updated while it is open; each has its own template."""
 
 
 def rendered(snapshot: OverviewSnapshot) -> dict[str, str]:
@@ -35,7 +35,7 @@ def rendered(snapshot: OverviewSnapshot) -> dict[str, str]:
 
 
 def in_words(snapshot: OverviewSnapshot) -> dict[str, str]:
-    """Say what each chart shows, to those who don't see it."""
+    """Return a description of each chart for screen readers."""
     totals = snapshot.totals
     if not totals["runs"]:
         return dict.fromkeys(("runs", "times"), _("Nothing ran."))
@@ -50,7 +50,7 @@ def in_words(snapshot: OverviewSnapshot) -> dict[str, str]:
 
 
 def payload(snapshot: OverviewSnapshot) -> dict[str, Any]:
-    """Return what an open page takes over."""
+    """Return the update for an open page."""
     return {
         "sections": rendered(snapshot),
         "chart": snapshot.chart,

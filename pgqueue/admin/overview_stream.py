@@ -1,4 +1,4 @@
-"""Keep the overviews that are open up to date: one look for all pages of a process."""
+"""Update the open overviews: one read of the database for all pages of a process."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from pgqueue.threads.service import NO_NAP
 
 EVERY = timedelta(seconds=2)
 ASKED_EVERY = timedelta(seconds=10)
-"""How often it is asked whether those who look still may."""
+"""The interval between checks of the visitors' permissions."""
 DENIED = wire.block("", event="denied")
 
 
 class OverviewClient(Client):
-    """An overview that is open.
+    """An open overview.
 
     Attributes:
-        window: the name of what it shows.
+        window: the name of its period.
         language: its language.
         zone: its time zone.
-        asked_at: when it was looked up whether the visitor may see it, by the monotonic clock.
+        asked_at: the time of the last check of its visitor's permission, by the monotonic clock.
     """
 
     __slots__ = ("_overviews", "asked_at", "language", "visitor", "window", "zone")
@@ -50,20 +50,20 @@ class OverviewClient(Client):
         self._overviews: Overviews | None = None
 
     def join(self, alias: str) -> None:
-        """Be served, until `leave()`."""
+        """Register the client for updates, until `leave()`."""
         self._overviews = Overviews.serve(alias, self)
 
     def leave(self) -> None:
-        """Be served no more."""
+        """Unregister the client."""
         if self._overviews:
             self._overviews.leave(self)
 
     def beat(self) -> bytes:
-        """Return what is sent while there is nothing."""
+        """Return the bytes that keep the connection open between updates."""
         return wire.comment("")
 
     def tell(self, block: bytes) -> None:
-        """Send what has changed."""
+        """Send the changed sections."""
         if self.has_begun:
             self.push(block)
         else:
@@ -71,14 +71,14 @@ class OverviewClient(Client):
 
 
 class Overviews(StreamSource[OverviewClient]):
-    """Looks every two seconds, once for all that show the same."""
+    """Reads the database every two seconds, once for all equal overviews."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)
         self._clients: set[OverviewClient] = set()
 
     def tick(self) -> timedelta:
-        """Tell pages how it is; return how long to nap."""
+        """Send updates to the pages; return the nap."""
         if self.has_ended():
             return NO_NAP
         with self._lock:
@@ -92,7 +92,7 @@ class Overviews(StreamSource[OverviewClient]):
         return EVERY
 
     def _may_see(self, client: OverviewClient) -> bool:
-        """Ask from time to time whether a client still may be served; end it if not."""
+        """Check now and then whether a client's visitor still may see the page; end it if not."""
         if monotonic() < client.asked_at + ASKED_EVERY.total_seconds():
             return True
         may = client.visitor.still_may_see()
@@ -126,6 +126,6 @@ class Overviews(StreamSource[OverviewClient]):
         return [client for client in self._clients if client.loop is loop]
 
     def finish(self) -> None:
-        """Close the connections: its own, and Django's of this thread."""
+        """Close the connections of this source, and Django's connections of this thread."""
         connections.close_all()
         super().finish()

@@ -14,35 +14,35 @@ from pgqueue.conf import settings
 from pgqueue.models import Policy
 
 PREVIEWED = "_previewed"
-"""A parameter: the digest of the policy whose effect was shown."""
+"""The parameter with the digest of the policy that was previewed."""
 
 
 AGAIN = "_again"
 
 
 class PolicyForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Checked as the queue's database has it, and valid only once its effect was shown."""
+    """A form that checks the queue's database, and is valid only after the preview."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Django asks where its routers say, or where the instance is from.
+        # Django would look in the database of its routers or of the instance.
         self.instance._state.db = settings().database
 
     def is_valid(self) -> bool:
-        """Return whether it may be saved: the page is shown again without errors if not."""
+        """Return whether the form may be saved; without a preview, the page is shown again."""
         if not super().is_valid() or AGAIN in self.data:
             return False
         return bool(self.data.get(PREVIEWED) == digest(self.instance))
 
     @property
     def is_to_be_previewed(self) -> bool:
-        """Whether it could be saved, but for its preview."""
+        """Whether only the preview is missing before the form can be saved."""
         return self.is_bound and not self.errors
 
 
 @admin.register(Policy)
 class PolicyAdmin(QueueAdmin):
-    """What channels and keys are limited to. What it would change is shown before it is saved."""
+    """The limits of channels and keys; a preview shows a policy's effect before it is saved."""
 
     form = PolicyForm
     formfield_overrides = ON_ONE_LINE

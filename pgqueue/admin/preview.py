@@ -1,4 +1,4 @@
-"""What a policy would change, as far as that can be told from what a channel has now."""
+"""The expected effect of a policy, from the current messages of a channel."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from pgqueue.templatetags.pgqueue_admin import figure, grouped
 
 LIMITS = ("channel", "scope", "key", "max_running", "rate", "per", "burst", "max_size", "weight")
 NAMED = 5
-"""Keys that are named, at most."""
+"""The most keys that are named."""
 
 
 def digest(policy: Policy) -> str:
-    """Return what tells a policy from others: that this one was previewed is noted by it."""
+    """Return a digest of a policy, which marks the policy as previewed."""
     said = repr([getattr(policy, name) for name in LIMITS])
     return sha256(said.encode()).hexdigest()[:32]
 
 
 def in_words(policy: Policy) -> str:
-    """Say what a policy limits."""
+    """Return the limits of a policy in words."""
     parts = []
     if policy.max_running is not None:
         parts.append(_("%s at once") % policy.max_running)
@@ -49,7 +49,7 @@ def in_words(policy: Policy) -> str:
 
 
 def effect(policy: Policy) -> list[str]:
-    """Say what a policy would change if it were saved now."""
+    """Return the effect of a policy if it were saved now, in words."""
     if policy.scope == Policy.Scope.CHANNEL:
         return list(_of_channel(policy))
     return list(_of_keys(policy))
@@ -195,7 +195,7 @@ def _full(seen: Sequence[KeySeen], policy: Policy) -> Iterator[str]:
 def _keys(channel: str, key: str | None) -> tuple[list[KeySeen], bool]:
     """Return the keys of a channel, and whether all of their messages were counted."""
     alias, bound = settings().database, index.REACH // 5
-    # A message without a key belongs to no key.
+    # Messages without a key are left out.
     first, last = ("\x01", LAST) if key is None else (key, key)
     with without(alias, *NOT_IN_ORDER):
         seen = keys.by_key(connections[alias], channel, bound=bound, first=first, last=last)

@@ -51,7 +51,7 @@ DONE: Any = (
 
 @dataclass(frozen=True)
 class Ran:
-    """A tick's message, as the page of its schedule has it."""
+    """The message of a tick, for the page of its schedule."""
 
     url: str
     id: int
@@ -63,7 +63,7 @@ class Ran:
 
     @classmethod
     def of(cls, row: Found) -> Ran:
-        """Return what a message, live or ended, tells."""
+        """Return the data of a message, live or ended."""
         model = "history" if row.finished_at else "message"
         ran = row.finished_at - row.started_at if row.finished_at and row.started_at else None
         errors = entries(row.errors)
@@ -79,15 +79,15 @@ class Ran:
 
 
 class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Refuses what no worker could do."""
+    """Refuses a schedule that no worker could run."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Django asks where its routers say, or where the instance is from.
+        # Django would look in the database of its routers or of the instance.
         self.instance._state.db = settings().database
         self.stored = {name: getattr(self.instance, name) for name in ARGUMENTS}
         if not self.instance._state.adding:
-            # A user who may change a schedule is shown no more than on the pages of its messages.
+            # The form shows a schedule's arguments redacted, like the pages of its messages.
             self.initial.update(shown_arguments(self.instance)[0])
 
     def clean_args(self) -> Any:
@@ -97,10 +97,10 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         return self._unless_hidden("kwargs")
 
     def _unless_hidden(self, name: str) -> Any:
-        """Return the value to store: the stored one, if the field is as it was shown.
+        """Return the value to store: the stored one, if the field is unchanged.
 
         Raises:
-            ValidationError: a value is wanted in the place of `MASK`; or the task is another one.
+            ValidationError: a changed field still contains `MASK`, or the task has changed.
         """
         value, was = self.cleaned_data[name], self.initial.get(name)
         is_hidden = not self.instance._state.adding and was != self.stored[name]
@@ -119,12 +119,12 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         return name
 
     def clean(self) -> dict[str, Any]:
-        """Look whether there is such a time and such a task, and whether it takes the arguments."""
+        """Check that the time and the task exist, and that the task takes the arguments."""
         given: dict[str, Any] = super().clean() or {}
         if self.errors or self.instance.declared:
             return given
         row = Schedule(**given)
-        if "name" not in given:  # it is read-only
+        if "name" not in given:  # the name is read-only
             row.name = self.instance.name
         try:
             scheduling.check(row)
@@ -134,14 +134,14 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def shown_arguments(schedule: Schedule) -> tuple[dict[str, Any], Hidden]:
-    """Return the arguments of a schedule, redacted, and what hides the same values elsewhere."""
+    """Return the redacted arguments of a schedule, and a function that hides the same values."""
     args, kwargs, hidden = redacting.redacted_call(schedule.task, schedule.args, schedule.kwargs)
     return {"args": args, "kwargs": kwargs}, hidden
 
 
 @admin.register(Schedule)
 class ScheduleAdmin(QueueAdmin):
-    """When tasks are enqueued by themselves. What code says may only be paused here."""
+    """The schedules of tasks. A schedule that code declares may only be paused here."""
 
     form = ScheduleForm
     formfield_overrides = ON_ONE_LINE
@@ -168,7 +168,7 @@ class ScheduleAdmin(QueueAdmin):
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         if db_field.name in ARGUMENTS:
-            # It is compared with the row, not with what the row was when the page was shown.
+            # Django must compare the field with the current row, not with the row when shown.
             kwargs["show_hidden_initial"] = False
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
@@ -182,14 +182,14 @@ class ScheduleAdmin(QueueAdmin):
         return (*(of_code if obj.declared else ["name"]), *shown, *DONE[1]["fields"])
 
     def has_delete_permission(self, request: HttpRequest, obj: Schedule | None = None) -> bool:
-        # It would come back: it is to be deleted in the code.
+        # A worker would declare it again: delete it in the code.
         return super().has_delete_permission(request, obj) and not (obj and obj.declared)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
             super().save_model(request, obj, form, change)
             return
-        # Only this field: a worker may have declared the schedule again meanwhile.
+        # Save only the changed fields: a worker may have declared the schedule again meanwhile.
         obj.save(using=settings().database, update_fields=form.changed_data)
 
     def render_change_form(
@@ -205,29 +205,29 @@ class ScheduleAdmin(QueueAdmin):
 
     @admin.display(description=_("when"))
     def when(self, schedule: Schedule) -> str:
-        """Return when it ticks, or why that is unknown."""
+        """Return the times of the ticks in words, or the reason why they are unknown."""
         return when(schedule)
 
     @admin.display(description=_("args"))
     def shown_args(self, schedule: Schedule) -> str:
-        """Return the arguments, without what is redacted of messages."""
+        """Return the arguments, redacted like the arguments of messages."""
         return redacting.to_text(shown_arguments(schedule)[0]["args"])
 
     @admin.display(description=_("kwargs"))
     def shown_kwargs(self, schedule: Schedule) -> str:
-        """Return the named arguments likewise."""
+        """Return the named arguments, redacted likewise."""
         return redacting.to_text(shown_arguments(schedule)[0]["kwargs"])
 
     @admin.display(description=_("error"))
     def shown_error(self, schedule: Schedule) -> str:
-        """Return why a tick had no message, without the same values."""
+        """Return the reason why a tick had no message, redacted likewise."""
         return shown_arguments(schedule)[1](schedule.error) or NOTHING
 
     @admin.display(description=_("next ticks"))
     def next_ticks(self, schedule: Schedule) -> str:
         try:
             rhythm, zone = schedule.rhythm, ZoneInfo(schedule.timezone)
-        except (InvalidSchedule, KeyError, ValueError, OSError):  # or it names no zone
+        except (InvalidSchedule, KeyError, ValueError, OSError):  # or its zone is unknown
             return NOTHING
         ticks = upcoming(rhythm, timezone.now().astimezone(UTC), SHOWN)
         return format_html_join(
@@ -238,7 +238,7 @@ class ScheduleAdmin(QueueAdmin):
 
     @admin.display(description=_("last runs"))
     def runs(self, schedule: Schedule) -> str:
-        """Show the messages of the last ticks, with how they ended and how long they ran."""
+        """Show the messages of the last ticks, with their outcomes and run times."""
         recent = schedule.recent if isinstance(schedule.recent, list) else []
         ids = [each for each in recent if isinstance(each, int)]
         with borrow(settings().database) as connection:

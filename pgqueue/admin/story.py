@@ -1,4 +1,4 @@
-"""What happened to a message, in order: from who enqueued it to its end, or what it waits for."""
+"""The steps of a message in order: from its enqueueing to its end, or to its current wait."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pgqueue.values.instants import aware, local, of_project
 CHILDREN = SHOWN = 20
 GOOD, BAD = "good", "bad"
 EARLIEST = timedelta(milliseconds=50)
-"""A message whose time comes so soon after it was stored was not delayed."""
+"""The longest time from a message's storage to its due time that counts as no delay."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class StoryLine:
     """A line of a timeline.
 
     Attributes:
-        at: None: nobody knows.
-        text: HTML.
+        at: the time of the step; None: unknown.
+        text: the text as HTML.
         kind: "good", "bad" or "".
         error: the class of an error, its text and its traceback.
-        is_open: whether that is shown at once.
+        is_open: whether the error is shown at first.
     """
 
     at: datetime | None
@@ -56,7 +56,7 @@ class StoryLine:
 
 
 def story(request: HttpRequest, message: Any) -> list[StoryLine]:
-    """Return the steps of a message, live or ended, the first one first."""
+    """Return the steps of a message, live or ended, in order."""
     known = [
         StoryLine(message.created_at, _enqueued(request, message)),
         *_waits(message),
@@ -68,7 +68,7 @@ def story(request: HttpRequest, message: Any) -> list[StoryLine]:
 
 
 def _in_order(steps: Sequence[StoryLine]) -> list[StoryLine]:
-    """Return steps by their times. A step without a time stays behind the one before it."""
+    """Return steps in the order of their times; a step without a time stays in its place."""
     keys, last = [], aware(steps[0].at) if steps[0].at else datetime.min.replace(tzinfo=UTC)
     for step in steps:
         last = aware(step.at) if step.at else last
@@ -77,7 +77,7 @@ def _in_order(steps: Sequence[StoryLine]) -> list[StoryLine]:
 
 
 def waiting(request: HttpRequest, message: Any) -> list[tuple[str, str]]:
-    """Return a message's flow, and what it waits for or has waited for: names and links."""
+    """Return links to a message's flow, parents and children, by labels."""
     flow_id = message.flow_id
     if flow_id is None:
         return []
@@ -94,7 +94,7 @@ def waiting(request: HttpRequest, message: Any) -> list[tuple[str, str]]:
 
 
 def _linked(request: HttpRequest, rows: Sequence[Relative]) -> str:
-    """Return links to messages, each with its state, as far as there is room for them."""
+    """Return links to the first messages, each with its state."""
     each = (
         (to_row(request, "message", row.id, f"{row.task} #{row.id}"), word_for(row.word))
         for row in rows[:SHOWN]
@@ -104,7 +104,7 @@ def _linked(request: HttpRequest, rows: Sequence[Relative]) -> str:
 
 
 def children(request: HttpRequest, id: int) -> str:
-    """Return links to messages that this one has enqueued, as far as they are found; "": none."""
+    """Return links to the messages that this one has enqueued, if found; "": none."""
     found = messages.children(settings().database, id)
     text = format_html_join(
         ", ", "{}", ((to_row(request, "message", pk),) for pk in found[:CHILDREN])
@@ -113,7 +113,7 @@ def children(request: HttpRequest, id: int) -> str:
 
 
 def _enqueued(request: HttpRequest, message: Any) -> str:
-    """Say who enqueued it, as far as anything is known of that."""
+    """Return the producer of a message in words, if known."""
     metadata = message.metadata if isinstance(message.metadata, Mapping) else {}
     said = []
     if message.parent_id is not None:
@@ -146,7 +146,7 @@ def _waits(message: Any) -> Iterator[StoryLine]:
         yield StoryLine(message.created_at, _("It waits for other messages of its flow."))
     elif state == State.HELD:
         yield StoryLine(message.created_at, _("Held until it is committed."))
-    # Later on, `run_at` is the time of the last retry.
+    # After the first attempt, `run_at` is the time of the last retry.
     elif message.attempt == 0 and message.run_at - message.created_at > EARLIEST:
         yield StoryLine(
             message.created_at,
@@ -165,7 +165,7 @@ def _waits_for_others(message: Any) -> bool:
 
 
 def _let_go(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
-    """Yield when the last message ended that this one has waited for."""
+    """Yield the end of the last parent."""
     if message.flow_id is None or _waits_for_others(message):
         return
     began = message.started_at or message.claimed_at or getattr(message, "finished_at", None)
@@ -183,7 +183,7 @@ def _let_go(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
 
 
 def _missing(request: HttpRequest, message: Any) -> StoryLine:
-    """Say what a message still waits for, and what would let it go."""
+    """Return the parents that a message still waits for, and their required states."""
     connection = connections[settings().database]
     with without(settings().database, *NOT_WHOLE):
         missing = flow_graph.missing(connection, message.pk, limit=SHOWN + 1)
@@ -208,7 +208,7 @@ def _missing(request: HttpRequest, message: Any) -> StoryLine:
 
 
 def _attempts(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
-    """Yield the attempts that failed, as far as they are kept, and the last one."""
+    """Yield the failed attempts that the queue has kept, and the last attempt."""
     errors = [each for each in message.errors or () if isinstance(each, Mapping)]
     before = 0
     for number, error in enumerate(errors):
@@ -246,11 +246,11 @@ def _failed(request: HttpRequest, error: Mapping[str, Any], *, is_open: bool) ->
 
 
 def _last_attempt(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
-    """Yield when the last attempt was claimed, and when it began."""
+    """Yield the claim of the last attempt, and its begin."""
     worker = to_row(request, "worker", message.worker_id) if message.worker_id else "?"
     text = format_html(_("Attempt {} was taken by {}"), message.attempt, worker)
     yield StoryLine(message.claimed_at, text)
-    # Of an attempt that has just been taken, or was handed back, it is when the one before began.
+    # If the attempt has not begun, or was handed back, `started_at` is the previous one's begin.
     if message.started_at and message.started_at >= message.claimed_at:
         waited = message.started_at - message.created_at
         began = _("It began, %s after it was enqueued.") % _lasting(waited)
@@ -263,7 +263,7 @@ def _asked(message: Any) -> Iterator[StoryLine]:
 
 
 def _now(request: HttpRequest, message: Any) -> StoryLine:
-    """Return how it ended, or what it waits for."""
+    """Return the step with the outcome of a message, or with its current wait."""
     outcome = getattr(message, "outcome", None)
     if outcome is not None:
         text = format_html("<strong>{}</strong>", Outcome(outcome).label)

@@ -51,11 +51,11 @@ NOT_EDITED = ("expires_at", *PLACE[1]["fields"])
 
 
 class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Refuses what the dispatch could not match, or no worker run."""
+    """Refuses a subscription that the dispatch could not match, or no worker could run."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Django asks where its routers say, or where the instance is from.
+        # Django would look in the database of its routers or of the instance.
         self.instance._state.db = settings().database
         if "channel" in self.fields:
             self.fields["channel"].required = False
@@ -101,7 +101,7 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
         return int(self._checked("max_attempts", as_count))
 
     def clean(self) -> dict[str, Any]:
-        """Look whether the fields fit each other."""
+        """Check that the fields fit each other."""
         given: dict[str, Any] = super().clean() or {}
         if self.instance.declared:
             return given
@@ -123,7 +123,7 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class NewSubscriptionForm(SubscriptionForm):
-    """Asks where it begins, too."""
+    """Also has a field for the position where the subscription begins."""
 
     start = PositionField(
         label=_("Start"),
@@ -133,14 +133,14 @@ class NewSubscriptionForm(SubscriptionForm):
 
     def clean_name(self) -> str:
         name = str(self._checked("name", checked_name))
-        # Django looks for it where its routers say.
+        # Django would look in the database that its routers choose.
         if Subscription.objects.using(settings().database).filter(pk=name).exists():
             raise ValidationError(gettext("There is such a subscription already."))
         return name
 
 
 class SubscriptionChangeList(ChangeList):
-    """Looks up where the dispatch is, once."""
+    """Looks up the position of the dispatch once."""
 
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
@@ -175,9 +175,10 @@ class SubscriptionStateFilter(SimpleListFilter):
 
 @admin.register(Subscription)
 class SubscriptionAdmin(QueueAdmin):
-    """What makes messages of events. What code declares may only be paused here.
+    """The subscriptions, which make messages of events.
 
-    The dispatch reads all of them at each step: there are thousands, not millions.
+    A subscription that code declares may only be paused here. The dispatch reads all subscriptions
+    at each step, so their number is in the thousands, not millions.
     """
 
     actions = ("pause", "resume")
@@ -195,7 +196,7 @@ class SubscriptionAdmin(QueueAdmin):
     ordering = ("name",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # Webhooks have pages of their own.
+        # Webhooks have their own pages.
         return super().get_queryset(request).filter(webhook=None)
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -218,7 +219,7 @@ class SubscriptionAdmin(QueueAdmin):
         if db_field.name == "channel":
             kwargs["initial"] = ""
         if db_field.name == "where":
-            # It is compared with the row, not with what the row was when the page was shown.
+            # Django must compare the field with the current row, not with the row when shown.
             kwargs["show_hidden_initial"] = False
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
@@ -230,7 +231,7 @@ class SubscriptionAdmin(QueueAdmin):
         if obj is None:
             return NEW if self.has_sql_permission(request) else without_sql(NEW)
         (_, rule), *rest = THERE
-        # As text: Django would show the array as Python has it.
+        # Show a text: Django would show the array in Python's format.
         is_edited = not obj.declared and self.has_change_permission(request, obj)
         shown = [name if is_edited else SHOWN.get(name, name) for name in rule["fields"]]
         return ((None, {"fields": shown}), *rest, PLACE)
@@ -254,7 +255,7 @@ class SubscriptionAdmin(QueueAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
     ) -> HttpResponse:
-        # Messages, and the overview, know a webhook as the subscription that it is.
+        # Messages and the overview link to a webhook as a subscription.
         rows = Webhook.objects.using(settings().database)
         is_asked_for = self.model is Subscription and self.has_view_permission(request)
         if is_asked_for and rows.filter(pk=unquote(object_id)).exists():
@@ -263,12 +264,12 @@ class SubscriptionAdmin(QueueAdmin):
         return super().change_view(request, object_id, *args, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Subscription | None = None) -> bool:
-        # It would come back: it is to be deleted in the code.
+        # A worker would declare it again: delete it in the code.
         return super().has_delete_permission(request, obj) and not (obj and obj.is_in_code)
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         if request.method == "POST":
-            # What was published before has its position then: in Django's transaction it gets none.
+            # Give positions to earlier events now: Django's transaction would give them none.
             groups.resolve(connections[settings().database], "now")
         return super().changeform_view(request, *args, **kwargs)
 
@@ -278,7 +279,7 @@ class SubscriptionAdmin(QueueAdmin):
             created = subscriptions.create(obj.name, database=settings().database, **given)
             obj.position = created.position
             return
-        # Only these fields: a worker may have declared it again meanwhile.
+        # Save only these fields: a worker may have declared the subscription again meanwhile.
         changed = set(form.changed_data)
         if "paused" in changed and not obj.paused:
             obj.error = ""
@@ -299,7 +300,7 @@ class SubscriptionAdmin(QueueAdmin):
 
     @admin.display(description=_("state"))
     def state(self, subscription: Any) -> str:
-        """Say whether it makes messages, and if not, why."""
+        """Return whether the subscription makes messages; if not, the reason."""
         place: dispatch.DispatchPosition = subscription.place
         said: str = subscription.state(cursor=place.cursor, head=place.head)
         return said
@@ -326,7 +327,7 @@ def redacted(conditions: Any) -> str:
 
 
 def without_sql(fieldsets: Any) -> Any:
-    """Return the parts of a page for those who may not write SQL."""
+    """Return the sections of a page for users who may not write SQL."""
     return tuple(
         (title, {"fields": tuple(name for name in part["fields"] if name != "predicate")})
         for title, part in fieldsets
@@ -334,7 +335,7 @@ def without_sql(fieldsets: Any) -> Any:
 
 
 def _placed(found: Sequence[Any]) -> list[Any]:
-    """Return subscriptions with where the dispatch is."""
+    """Return subscriptions with the position of the dispatch."""
     place = dispatch.place(connections[settings().database])
     rows = list(found)
     for row in rows:

@@ -1,4 +1,4 @@
-"""The audit trail of an object: what its table's events say happened to it."""
+"""The audit trail of an object: its changes, from the events of its table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class TrailLine:
     """A line of the trail.
 
     Attributes:
-        what: the last word of the topic: "update".
-        who, why: "" where nobody has said.
+        what: the last word of the topic, such as "update".
+        who, why: the actor and the reason; "": not given.
         changes: columns, with their old and their new values.
     """
 
@@ -37,7 +37,7 @@ class TrailLine:
 
     @classmethod
     def of(cls, event: RecordedEvent) -> TrailLine:
-        """Return what an event says."""
+        """Return the step of an event."""
         text = redacting.fields().redact(event.payload_json or "null")
         payload = parse(f"the payload of {event}", text)
         rows = payload if isinstance(payload, dict) else {}
@@ -62,7 +62,7 @@ def _name(who: Any) -> str:
 
 
 def _changes(rows: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
-    # Whoever may publish may publish anything under the topic of a table.
+    # A user who may publish can publish any payload under the topic of a table.
     old, new, diff = (_columns(rows.get(name)) for name in ("old", "new", "diff"))
     return [(name, old.get(name), new.get(name)) for name in sorted(diff or new or old)]
 
@@ -72,17 +72,17 @@ def _columns(value: Any) -> Mapping[str, Any]:
 
 
 class AuditTrail(ModelAdmin):
-    """Shows the table events of an object on its page "History", for a model that is tracked.
+    """Shows the table events of a tracked model's object on its page "History".
 
         @admin.register(Order)
         class OrderAdmin(AuditTrail, admin.ModelAdmin):
             pass
 
-    Those see it who may view events (`pgqueue.view_event`): it has all columns that are published.
+    The trail shows all published columns to users who may view events (`pgqueue.view_event`).
 
     Attributes:
-        audit_topic: None: the one that `TrackTable` takes by itself.
-        audit_limit: how many events at most, the newest.
+        audit_topic: The topic of the events; None: the default topic of `TrackTable`.
+        audit_limit: The most events that are shown: the newest ones.
     """
 
     object_history_template = "admin/pgqueue/audit_trail.html"
@@ -102,7 +102,7 @@ class AuditTrail(ModelAdmin):
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         response = super().history_view(request, object_id, extra_context)
-        # Django has checked by now whether the user may see the object.
+        # Django has already checked that the user may see the object.
         if isinstance(response, TemplateResponse) and response.context_data is not None:
             obj = response.context_data["object"]
             if self.has_audit_permission(request, obj):

@@ -1,4 +1,4 @@
-"""Who has a page open that goes on by itself, and whether they still may see it."""
+"""The visitors of pages that update themselves, and their permission to see the page."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from django.http import HttpRequest
 
 
 class Visitor:
-    """Whoever sent a request: asked about again, long after it was answered.
+    """The user of a request, whose permission is checked again long after the answer.
 
     Args:
-        request: of the page.
-        may_see: whether the user of a request may see it.
+        request: the request for the page.
+        may_see: the function that returns whether the user of a request may see the page.
     """
 
     def __init__(self, request: HttpRequest, may_see: Callable[[HttpRequest], bool]) -> None:
@@ -26,10 +26,10 @@ class Visitor:
         self._may_see = may_see
 
     def still_may_see(self) -> bool:
-        """Look at the session, the user and the permissions, as they are stored now.
+        """Return whether the stored session, user and permissions still allow the page.
 
         Raises:
-            django.db.Error: the database refused, or can't be reached.
+            django.db.Error: the database refuses the statement, or is unreachable.
         """
         request = HttpRequest()
         user = self._user_of(request)
@@ -40,7 +40,7 @@ class Visitor:
 
     def _user_of(self, request: HttpRequest) -> Any:
         if self._session_key is None:
-            # Another middleware has found out who it is, from a header for example.
+            # Another middleware has identified the user, for example from a header.
             return get_user_model()._default_manager.filter(pk=self._user_pk).first()
         store = import_module(django_settings.SESSION_ENGINE).SessionStore
         request.session = store(self._session_key)

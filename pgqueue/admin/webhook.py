@@ -58,7 +58,7 @@ CREATED = (*NEW[0][1]["fields"][1:], *POST, *MESSAGE)
 
 
 class WebhookForm(SubscriptionForm):
-    """Refuses what could not be posted, or not to there."""
+    """Refuses a webhook with an invalid request or a forbidden URL."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -101,7 +101,7 @@ class WebhookForm(SubscriptionForm):
 
 
 class NewWebhookForm(WebhookForm, NewSubscriptionForm):
-    """Asks where it begins, too."""
+    """Also has a field for the position where the webhook begins."""
 
     def clean_name(self) -> str:
         name = super().clean_name()
@@ -114,7 +114,7 @@ class NewWebhookForm(WebhookForm, NewSubscriptionForm):
 
 @admin.register(Webhook)
 class WebhookAdmin(SubscriptionAdmin):
-    """What posts events to URLs. A secret is shown once: when it is made."""
+    """The webhooks, which post events to URLs; a new secret is shown once."""
 
     actions = ("pause", "resume", "send_test", "replay", "rotate")  # type: ignore[assignment]
     list_display = ("name", "shown_url", "shown_topics", "state", "failing_since", "failures")  # type: ignore[assignment]
@@ -135,7 +135,7 @@ class WebhookAdmin(SubscriptionAdmin):
             return NEW if self.has_sql_permission(request) else without_sql(NEW)
         if self.has_change_permission(request, obj):
             return THERE
-        # What lets one in is for those who may write it.
+        # Users who may not change a webhook do not see its credentials.
         (_title, post), *rest = THERE[1:]
         shown = ["header_names" if name == "headers" else name for name in post["fields"]]
         wanted = [{"url": "shown_url", **SHOWN}.get(name, name) for name in THERE[0][1]["fields"]]
@@ -151,7 +151,7 @@ class WebhookAdmin(SubscriptionAdmin):
         return QueueAdmin.has_delete_permission(self, request, obj)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        # Its subscription goes with it, whoever may delete subscriptions.
+        # The subscription is deleted with its webhook, also without the permission to delete it.
         found, counts, needed, protected = super().get_deleted_objects(objs, request)
         return found, counts, needed - {Subscription._meta.verbose_name}, protected
 
@@ -185,7 +185,7 @@ class WebhookAdmin(SubscriptionAdmin):
 
     @admin.display(description=_("URL"))
     def shown_url(self, webhook: Webhook) -> str:
-        """Return whom it posts to, without what may let one in."""
+        """Return the URL without credentials."""
         return webhook.origin
 
     @admin.display(description=_("headers"))
@@ -194,7 +194,7 @@ class WebhookAdmin(SubscriptionAdmin):
 
     @admin.display(description=_("state"))
     def state(self, subscription: Any) -> str:
-        """Say whether it posts, and if not, why."""
+        """Return whether the webhook posts; if not, the reason."""
         if not subscription.enabled:
             why = subscription.error
             return gettext("disabled: %s") % why if why else gettext("disabled")
@@ -202,7 +202,7 @@ class WebhookAdmin(SubscriptionAdmin):
 
     @admin.display(description=_("deliveries"))
     def deliveries(self, webhook: Webhook) -> str:
-        """Link to its messages, and to those that ended."""
+        """Return links to the webhook's live and ended messages."""
         own = {"channel": webhook.channel, "q": webhook.name}
         links = [
             (_("messages"), "message", own),
@@ -262,7 +262,7 @@ class WebhookAdmin(SubscriptionAdmin):
         return self._tell(request, made)
 
     def _tell(self, request: HttpRequest, made: Sequence[tuple[str, str]]) -> HttpResponse:
-        """Show new secrets: on this page, and never again."""
+        """Show new secrets only on this page."""
         context = {
             **self.admin_site.each_context(request),
             "title": _("Give this to the receiver: it is shown only now"),

@@ -34,7 +34,7 @@ TOLD = {
     "master": _("master"),
     "executor": _("executor"),
 }
-"""What workers tell of themselves, beside their release and their driver."""
+"""The facts that workers report, beside their release and their driver."""
 SHOWN = 50
 RECENT = 20
 
@@ -154,7 +154,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
 
 def timesince_in_seconds(moment: datetime) -> str:
-    """Return how long ago it was."""
+    """Return the seconds since a moment."""
     return in_seconds(max(timezone.now() - moment, timedelta()))
 
 

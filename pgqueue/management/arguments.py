@@ -1,4 +1,4 @@
-"""Kinds of command-line arguments, for argparse: what no command can use is refused at once."""
+"""Types of command-line arguments for argparse; each refuses invalid values at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ JSON_LIMIT = 16 * 1024 * 1024
 
 
 def _kind(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Have argparse show the words of an error."""
+    """Return a type whose errors argparse shows with their text."""
 
     @wraps(parse)
     def wrapper(text: str) -> T:
@@ -46,7 +46,7 @@ def _kind(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def whole(least: int = 0, most: int = LARGEST) -> Callable[[str], int]:
-    """Return the kind of whole numbers from `least` to `most`."""
+    """Return the type of whole numbers from `least` to `most`."""
 
     @_kind
     def number(text: str) -> int:
@@ -84,7 +84,7 @@ def _number(text: str) -> float:
 
 @_kind
 def spark_option(text: str) -> tuple[str, str]:
-    """Read an option of Spark's: its name and value, with "=" between them."""
+    """Read an option of Spark: its name and value, with "=" between them."""
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
         raise ValueError("it must be NAME=VALUE, with a NAME that begins with 'spark.'.")
@@ -92,10 +92,10 @@ def spark_option(text: str) -> tuple[str, str]:
 
 
 def moment_of(text: str) -> datetime:
-    """Return the time that a text is; without a zone it is one of UTC.
+    """Return the time of a text; without a zone it is in UTC.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is no time.
     """
     try:
         time = datetime.fromisoformat(text)
@@ -105,18 +105,18 @@ def moment_of(text: str) -> datetime:
 
 
 moment = _kind(moment_of)
-"""Reads a time."""
+"""The type of times."""
 
 
 @_kind
 def objective(text: str) -> tuple[str, float, float]:
-    """Read the objective of a channel: its name ("": of all others), seconds, and share."""
+    """Read the objective of a channel: its name ("": all other channels), seconds, and share."""
     name, equals, numbers = text.rpartition("=")
     within, _, target = numbers.partition(":")
     if not equals:
         raise ValueError("it must be CHANNEL=SECONDS or CHANNEL=SECONDS:SHARE.")
     limit, met = as_age(_number(within)).total_seconds(), _number(target) if target else 0.99
-    if not 0 < met < 1:  # not a number neither
+    if not 0 < met < 1:  # nor NaN
         raise ValueError("the share must be a number between 0 and 1, such as 0.99.")
     return as_channel(name) if name else "", limit, met
 
@@ -146,7 +146,7 @@ def seconds(text: str) -> float:
 def share(text: str) -> float:
     """Read a share: a number from 0 to 1."""
     number = _number(text)
-    if not 0 <= number <= 1:  # not a number neither
+    if not 0 <= number <= 1:  # nor NaN
         raise ValueError("it must be a number from 0 to 1.")
     return number
 
@@ -193,7 +193,7 @@ def dedupe_key(text: str) -> str:
 
 @_kind
 def due(text: str) -> timedelta | datetime:
-    """Read from when on a message may run: seconds from now, or a time."""
+    """Read the earliest start of a message: seconds from now, or a time."""
     try:
         return as_age(float(text))
     except (ValueError, OverflowError):
@@ -202,13 +202,13 @@ def due(text: str) -> timedelta | datetime:
 
 @_kind
 def start(text: str) -> Start:
-    """Read where a group of the event log begins."""
+    """Read the place in the event log where a group begins."""
     return parse_start(text)
 
 
 @_kind
 def table(text: str) -> str:
-    """Read the name of a table, with that of its schema before it or not."""
+    """Read the name of a table, which may begin with its schema's name."""
     parts = as_text(text, NAME_LIMIT).split(".")
     if len(parts) > 2 or not all(parts):
         raise ValueError("it must be NAME or SCHEMA.NAME.")
@@ -243,9 +243,9 @@ def encoding(text: str) -> str:
 
 @_kind
 def query(text: str) -> str:
-    """Read a query, or what else rows are read from."""
+    """Read a query, or another source of rows."""
     if not text.strip():
-        raise ValueError("it must be a query, or what rows are read from.")
+        raise ValueError("it must be a query, or another source of rows.")
     return as_text(text, QUERY_LIMIT)
 
 
@@ -257,7 +257,7 @@ def task(text: str) -> str:
 
 @_kind
 def error(text: str) -> str:
-    """Read the class of an error: its import path, or the end of that."""
+    """Read the class of an error: its import path, or the end of the path."""
     if not text:
         raise ValueError("it must be the name of a class.")
     return as_path(text)
@@ -311,11 +311,13 @@ def priority(text: str) -> int:
 
 @_kind
 def role_prefix(text: str) -> str:
-    """Read what the names of roles begin with."""
+    """Read the prefix of the names of roles."""
     if text.startswith("pg_"):
         raise ValueError("it must not begin with pg_, which PostgreSQL keeps for itself.")
     if on_one_line(text) != text:
-        raise ValueError("it must have no control characters: the script that is printed has none.")
+        raise ValueError(
+            "it must have no control characters: the printed script must not have any."
+        )
     return as_text(text, ROLE_PREFIX_LIMIT)
 
 
@@ -327,7 +329,7 @@ def folder(text: str) -> str:
 
 @_kind
 def rate(text: str) -> float:
-    """Read a number above 0, of so many a second."""
+    """Read a rate per second: a number above 0."""
     number = _number(text)
     if not 0 < number <= LARGEST:
         raise ValueError(f"it must be a number above 0, {LARGEST} at most.")
@@ -343,10 +345,10 @@ def path(text: str) -> Path:
 
 
 def add_database(parser: ArgumentParser) -> None:
-    """Add the option of the database whose queue a command is about."""
+    """Add the option for the database of the queue."""
     parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
 
 
 def add_format(parser: ArgumentParser, help: str | None = None) -> None:
-    """Add the option of the form in which a command prints rows."""
+    """Add the option for the format in which a command prints rows."""
     parser.add_argument("--format", choices=["text", "json"], default="text", help=help)

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show on a terminal how much of something is done; elsewhere nothing is shown.
+    """Show the progress of a task on a terminal; elsewhere show nothing.
 
     Args:
-        what: is done.
+        what: the name of the task.
 
     Returns:
-        A function that is called with how much is done, and of how much.
+        A function to call with the done amount and the total.
     """
     with progress_bars(what) as (show,):
         yield show
@@ -25,14 +25,14 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def progress_bars(*names: str) -> Iterator[list[Callable[[int, int], None]]]:
-    """Show bars for several things, one below the other, as `progress_bar` does for one."""
+    """Show the progress of several tasks, one below the other, as `progress_bar` does for one."""
     if not sys.stderr.isatty():
         yield [lambda done, total: None for _ in names]
         return
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-    except ImportError:  # it comes with an extra
+    except ImportError:  # rich comes with an extra
         yield [_counter(name) for name in names]
         print(file=sys.stderr)
         return
@@ -42,7 +42,7 @@ def progress_bars(*names: str) -> Iterator[list[Callable[[int, int], None]]]:
 
 
 def _counter(name: str) -> Callable[[int, int], None]:
-    """Return what shows a count, in the terminal's last line."""
+    """Return a function that shows a count in the terminal's last line."""
 
     def show(done: int, total: int) -> None:
         of = f" of {total}" if total else ""

@@ -17,10 +17,10 @@ from pgqueue.values.escaping import in_lines
 
 
 class Terminal(OutputWrapper):
-    """Django's wrapper of a stream, which writes no control character that a text brings.
+    """Django's wrapper of a stream, which escapes the control characters of texts.
 
-    ESC in the name of a task would be a command to the terminal. Escaped as JSON has it, JSON stays
-    JSON. Columns of text escape line breaks, too.
+    ESC in the name of a task would be a command to the terminal. The escapes are the ones of JSON,
+    so that JSON stays JSON. Columns of text escape line breaks, too.
     """
 
     def __init__(self, wrapper: OutputWrapper) -> None:
@@ -34,14 +34,14 @@ class Terminal(OutputWrapper):
 
 
 class QueueCommand(BaseCommand):
-    """A command that says what to do, without a traceback, where tables are missing."""
+    """A command that names the remedy, without a traceback, if tables are missing."""
 
     intermixes: ClassVar[bool] = False
-    """Whether options may stand between its arguments, which argparse allows no list of them."""
+    """Whether options may stand between arguments; argparse allows this for no list by default."""
 
     @property
     def stdout(self) -> OutputWrapper:
-        """Where it prints: control characters are escaped, but for the ends of lines."""
+        """The stream for output: it escapes control characters, except the ends of lines."""
         return self._stdout
 
     @stdout.setter
@@ -50,7 +50,7 @@ class QueueCommand(BaseCommand):
 
     @property
     def stderr(self) -> OutputWrapper:
-        """Where it says what is wrong, in the same way."""
+        """The stream for errors: it escapes control characters likewise."""
         return self._stderr
 
     @stderr.setter
@@ -68,7 +68,7 @@ class QueueCommand(BaseCommand):
         """Run the command.
 
         Raises:
-            CommandError: the database lacks our tables, or has old ones.
+            CommandError: the database lacks the tables of the queue, or has old ones.
         """
         try:
             return super().execute(*args, **options)

@@ -1,4 +1,4 @@
-"""The options of `runworker` for a Spark cluster, and what it does with them."""
+"""The options of `runworker` for a Spark cluster, and the workers there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_WORKERS = 1_000
 MAX_AGE = timedelta(hours=1)
 MAX_IDLE = timedelta(minutes=1)
 OURS = ("master", "workers", "conf", "max_idle")
-"""The options that only workers on a cluster have."""
+"""The options that apply only to workers on a cluster."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -39,24 +39,24 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--workers",
         type=arguments.whole(least=1, most=MOST_WORKERS),
         metavar="N",
-        help="workers on the cluster, at most: each takes one of its cores. Without it: as many as "
-        "it has cores at the start.",
+        help="the most workers on the cluster: each takes one of its cores. Default: the number of "
+        "its cores at the start.",
     )
     add_conf(parser)
     parser.add_argument(
         "--max-idle",
         type=arguments.lasting,
         metavar="S",
-        help="end a worker that has had nothing to run for so many seconds, and start it again "
-        "when there is work (60 where the cluster allocates executors dynamically).",
+        help="end a worker that has been idle for this number of seconds, and start it again "
+        "when messages wait (60 if the cluster allocates executors dynamically).",
     )
 
 
 def check(options: dict[str, Any], threads: int) -> None:
-    """Check that the options go together.
+    """Check that the options fit together.
 
     Raises:
-        CommandError: they don't.
+        CommandError: an option contradicts another one.
     """
     if not options["executor"]:
         for name in OURS:
@@ -64,7 +64,7 @@ def check(options: dict[str, Any], threads: int) -> None:
                 raise CommandError(f"--{name.replace('_', '-')} needs --executor spark.")
         return
     if options["reload"] or options["processes"] > 1:
-        raise CommandError("With --executor spark there is no --processes and no --reload.")
+        raise CommandError("--executor spark excludes --processes and --reload.")
     if not threads:
         raise CommandError("--executor spark needs --threads, 1 or more.")
 
@@ -76,7 +76,7 @@ def run(config: WorkerConfig, options: dict[str, Any], *, level: int) -> bool:
         Whether all workers stopped by themselves, or had no leases.
 
     Raises:
-        CommandError: there is no Spark, or it can't be started or used any longer.
+        CommandError: Spark is missing, does not start, or has failed.
     """
     with errors_in_one_line():
         from pgqueue.cluster import sessions
@@ -85,7 +85,7 @@ def run(config: WorkerConfig, options: dict[str, Any], *, level: int) -> bool:
         spark = sessions.start_session(options["master"], dict(options["conf"]))
         workers = options["workers"] or sessions.cores(spark)
         if not workers:
-            raise CommandError("Spark Connect doesn't tell its number of cores: say --workers.")
+            raise CommandError("Spark Connect does not report its number of cores: give --workers.")
         max_idle = config.max_idle or (MAX_IDLE if sessions.shrinks(spark) else None)
         config = replace(config, processes=workers, max_idle=None if config.drain else max_idle)
         pool = Cluster(spark, config, master=options["master"] or "spark-submit", level=level)

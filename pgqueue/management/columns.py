@@ -1,15 +1,15 @@
-"""Text in columns, for commands that list things."""
+"""Text in columns, for lists."""
 
 from collections.abc import Sequence
 
 from pgqueue.values.escaping import on_one_line
 
 WIDEST = 40
-"""Characters of a cell, where widths are bounded."""
+"""The most characters of a cell in a list with bounded widths."""
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of cells as texts, whose columns begin below each other."""
+    """Return lines of cells as texts with aligned columns."""
     lines = [[on_one_line(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [
@@ -19,11 +19,11 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def bounded(lines: Sequence[Sequence[str]]) -> list[str]:
-    """Return the same with each cell in one line of no more than `WIDEST` characters."""
+    """Return lines of cells as texts; each cell has one line of at most `WIDEST` characters."""
     return aligned([[short(cell) for cell in line] for line in lines])
 
 
 def short(cell: str) -> str:
-    """Return a cell in one line of no more than `WIDEST` characters."""
+    """Return a cell as one line of at most `WIDEST` characters."""
     text = on_one_line(" ".join(cell.split()))
     return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"

@@ -6,10 +6,10 @@ from pgqueue.conf import settings
 
 
 def database_of(given: str | None) -> str:
-    """Return the alias that a command was given, or else the one of `PGQUEUE`.
+    """Return the given alias of a database, or the alias of `PGQUEUE`.
 
     Raises:
-        CommandError: there is no such database.
+        CommandError: the settings have no such database.
     """
     try:
         database = given or settings().database

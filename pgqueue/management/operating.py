@@ -1,8 +1,4 @@
-"""Commands that operate on many messages: in batches, each a transaction of its own.
-
-Each is an `OperatingCommand`, with its batches, dry run, signals and exit statuses.
-docs/guide/commands.md names the keys of its JSON.
-"""
+"""Commands that apply a verb to many messages, in batches with a transaction each."""
 
 from __future__ import annotations
 
@@ -26,24 +22,24 @@ from pgqueue.states import State
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 
 SAMPLE = 10
-"""Messages that a dry run shows."""
+"""The most messages that a dry run shows."""
 NAMED = 10
-"""Ids of locked messages that are named."""
+"""The most ids of locked messages that the report names."""
 AGAIN = "Stopped: run it again for the rest."
 STOPPED = 130
-"""The exit status of a command that Ctrl-C ended, as shells have it."""
+"""The exit status of a command that Ctrl-C has ended, as in shells."""
 
 
 @dataclass
 class OperationCounts:
-    """How many messages were operated on, and how many were not.
+    """The counts of messages that an operation has changed and left unchanged.
 
     Attributes:
-        tried: those that were chosen, as far as it came.
-        done: what the verb did its work on.
-        asked: those that run, and were asked to stop.
-        busy: those that another transaction has locked.
-        busy_ids: the first of these.
+        tried: The chosen messages that the operation has reached.
+        done: The messages that the verb has changed.
+        asked: The running messages that were asked to stop.
+        busy: The messages that another transaction has locked.
+        busy_ids: The first ids of locked messages.
     """
 
     tried: int = 0
@@ -54,11 +50,11 @@ class OperationCounts:
 
     @property
     def unchanged(self) -> int:
-        """Those that were not there, or in no state that the verb is for."""
+        """The messages that do not exist, or are in a state that the verb does not change."""
         return self.tried - self.done - self.asked - self.busy
 
     def add(self, tried: int, operated: Operated) -> None:
-        """Add what came of a batch."""
+        """Add the result of a batch."""
         self.tried += tried
         self.done += len(operated.done)
         self.asked += len(operated.asked)
@@ -67,7 +63,7 @@ class OperationCounts:
         self.busy_ids += sorted(operated.busy)[:room]
 
     def counted(self, verb: str, *, is_stopped: bool) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the counts as a JSON object."""
         return {
             "verb": verb,
             "dry_run": False,
@@ -81,11 +77,11 @@ class OperationCounts:
         }
 
     def said(self, done: str, otherwise: str) -> str:
-        """Say it in a sentence.
+        """Return the counts in a sentence.
 
         Args:
-            done: what happened to those that it was done to, such as "cancelled".
-            otherwise: what is said of those that were left as they were.
+            done: The word for changed messages, such as "cancelled".
+            otherwise: The words for unchanged messages.
         """
         parts = [f"{self.done} {done}"]
         if self.asked:
@@ -108,13 +104,13 @@ def operate(
     show: Callable[[int], None],
     is_to_stop: Callable[[], bool] = lambda: False,
 ) -> OperationCounts:
-    """Do something to messages, a batch at a time.
+    """Apply a verb to messages, a batch at a time.
 
     Args:
-        batches: of ids.
-        verb: of `MessageQuerySet`.
-        show: is called with how many have been tried.
-        is_to_stop: says whether to begin no further batch.
+        batches: The ids in batches.
+        verb: A verb of `MessageQuerySet`.
+        show: The function is called with the number of tried messages.
+        is_to_stop: The function returns whether to stop before the next batch.
     """
     tally = OperationCounts()
     for batch in batches:
@@ -137,13 +133,13 @@ def would_be(done: str, found: int, sample: Sequence[rows.Row]) -> list[str]:
 
 
 def heard(requests: StopRequests) -> AbstractContextManager[None]:
-    """Have signals end the command between two batches; a thread can't handle them."""
+    """Let signals end the command between two batches; only the main thread handles signals."""
     is_main = threading.current_thread() is threading.main_thread()
     return requests.on_signals(*SIGNALS) if is_main else nullcontext()
 
 
 class OperatingCommand(QueueCommand):
-    """A command that does one thing to the messages that are chosen."""
+    """A command that applies one verb to the chosen messages."""
 
     requires_system_checks: list[str] = []
     intermixes = True
@@ -151,21 +147,27 @@ class OperatingCommand(QueueCommand):
     done: ClassVar[str]
     otherwise: ClassVar[str]
     state: ClassVar[State | None] = None
-    """The state of the messages that it is for; None: one of `states`."""
+    """The required state of the messages; None: one of `states`, which the user chooses."""
     states: ClassVar[Collection[State]] = tuple(State)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "ids", nargs="*", type=arguments.message, metavar="ID", help="of messages."
+            "ids", nargs="*", type=arguments.message, metavar="ID", help="the ids of messages."
         )
         add_filters(parser)
         if self.state is None:
             parser.add_argument(
-                "--state", choices=[each.value for each in self.states], help="theirs."
+                "--state",
+                choices=[each.value for each in self.states],
+                help="the state of the messages.",
             )
-        parser.add_argument("--all", action="store_true", help="all that there are.")
         parser.add_argument(
-            "--dry-run", action="store_true", help="only say how many, and show the first ones."
+            "--all", action="store_true", help="all messages that the command applies to."
+        )
+        parser.add_argument(
+            "--dry-run",
+            action="store_true",
+            help="only count the messages, and show the first ones.",
         )
         arguments.add_format(parser)
         arguments.add_database(parser)

@@ -1,4 +1,4 @@
-"""The options of `runworker` for its port, and how it is opened."""
+"""The options of `runworker` for its port, and the port."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--metrics-port",
         type=arguments.whole(least=1, most=LAST_PORT),
         metavar="PORT",
-        help="serve /metrics for Prometheus, and /healthz and /livez for probes, at this port; "
-        "one for all processes. It needs pgqueue[prometheus].",
+        help="serve /metrics for Prometheus, and /healthz and /livez for probes, at this port for "
+        "all processes. It needs pgqueue[prometheus].",
     )
     parser.add_argument(
         "--metrics-address",
         type=arguments.address,
         metavar="ADDRESS",
-        help=f"the address of that port ({ADDRESS}); 0.0.0.0: any of this machine.",
+        help=f"the address of that port ({ADDRESS}); 0.0.0.0: all addresses of this machine.",
     )
 
 
 def check(options: dict[str, Any]) -> None:
-    """Check that the options go together.
+    """Check that the options fit together.
 
     Raises:
-        CommandError: they don't.
+        CommandError: an option contradicts another one.
     """
     if options["metrics_address"] and not options["metrics_port"]:
         raise CommandError("--metrics-address needs --metrics-port.")
     if options["executor"] and options["metrics_port"]:
         raise CommandError(
-            "With --executor spark there is no --metrics-port: the workers run elsewhere. "
-            "pgqueue.metrics.view tells what they do."
+            "--executor spark excludes --metrics-port: the workers run elsewhere. "
+            "pgqueue.metrics.view serves their metrics."
         )
 
 
 def opened(config: WorkerConfig) -> Serving:
-    """Open the port, if there is to be one, and return what serves it for a block.
+    """Open the port if the options name one; return a context manager that serves it.
 
     Raises:
-        CommandError: prometheus_client is not installed, or the port can't be had.
+        CommandError: prometheus_client is not installed, or the port is not available.
     """
     if config.metrics_port is None:
         return lambda snapshot: nullcontext()
     try:
-        # Others need no prometheus_client.
+        # Without a port, a worker needs no prometheus_client.
         from pgqueue.metrics.port import Port
     except ImportError as error:
         raise CommandError(
@@ -70,4 +70,4 @@ def opened(config: WorkerConfig) -> Serving:
         return Port(config.metrics_address, config.metrics_port).serving
     except (OSError, UnicodeError) as error:
         where = f"{config.metrics_address} port {config.metrics_port}"
-        raise CommandError(f"--metrics-port: {where} can't be had: {error}") from error
+        raise CommandError(f"--metrics-port: {where} is not available: {error}") from error

@@ -1,4 +1,4 @@
-"""Messages as commands list them: a line, or an object, of each."""
+"""Lists of messages for commands: a line, or a JSON object, for each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 
 
 def read(rows: QuerySet[Any], ids: Sequence[int]) -> list[Row]:
-    """Return what is listed of these messages, in this order; those that are gone are left out."""
+    """Return the rows of some messages in the order of their ids; leave out missing ones."""
     is_history = issubclass(rows.model, History)
     own = {
         "state": F("outcome" if is_history else "state"),
@@ -36,7 +36,7 @@ def read(rows: QuerySet[Any], ids: Sequence[int]) -> list[Row]:
 
 
 def _renamed(own: Mapping[str, F]) -> dict[str, F]:
-    # A column keeps its name by being listed; an expression of the same name is refused.
+    # Django refuses an expression with the name of a column.
     return {f"shown_{name}": value for name, value in own.items()}
 
 
@@ -73,7 +73,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: a time as UTC in ISO 8601, what has no JSON as text."""
+    """Return a value for JSON: a time in ISO 8601 and UTC, or a text for an unknown type."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Which messages a command is about: some by their ids, or all that a filter finds."""
+"""The messages of a command: chosen by their ids, or by a filter."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from pgqueue.models.message import MessageQuerySet
 from pgqueue.operating import bulk
 
 USAGE = 2
-"""The exit status for options that don't go together, as argparse has it for each by itself."""
+"""The exit status for contradicting options, the same as argparse's for a single option."""
 
 
 NAMES = tuple(name for name in bulk.NARROWED_BY if name != "state")
-"""A command has a state by itself, or an option for one."""
+"""The filters that commands have, beside a fixed state or an option for it."""
 OPTIONS: dict[str, dict[str, Any]] = {
-    "channel": {"type": arguments.channel, "metavar": "NAME", "help": "of theirs."},
-    "key": {"type": arguments.key, "help": "theirs; '' for those without one."},
-    "task": {"type": arguments.task, "help": "the import path of theirs."},
+    "channel": {"type": arguments.channel, "metavar": "NAME", "help": "their channel."},
+    "key": {"type": arguments.key, "help": "their key; '' for messages without a key."},
+    "task": {"type": arguments.task, "help": "the import path of their task."},
     "error": {
         "type": arguments.error,
         "metavar": "CLASS",
         "help": "the class of their last error: shop.tasks.ForkliftStuck, or ForkliftStuck.",
     },
-    "flow": {"type": arguments.flow, "metavar": "ID", "help": "the id of the flow of theirs."},
+    "flow": {"type": arguments.flow, "metavar": "ID", "help": "the id of their flow."},
 }
 
 
 def add_filters(parser: ArgumentParser) -> None:
-    """Add the options that choose messages by what they are."""
+    """Add the options that choose messages by their columns."""
     for name in NAMES:
         parser.add_argument(f"--{name}", **OPTIONS[name])
     parser.add_argument(
         "--older-than",
         type=arguments.duration,
         metavar="S",
-        help="they were enqueued more than so many seconds ago.",
+        help="messages that were enqueued more than this number of seconds ago.",
     )
 
 
 def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the options of `add_filters` want columns to be, for a listing."""
+    """Return the required values of columns for a listing, from the options of `add_filters`."""
     given = bulk.wanted({name: options[name] for name in NAMES if options[name] is not None})
     if options["older_than"] is not None:
         given |= enqueued_before(options["older_than"])
@@ -57,13 +57,13 @@ def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class MessageSelection:
-    """Messages that are operated on.
+    """The messages to operate on.
 
     Args:
-        alias: the database.
-        ids: those that were named; none: `wanted` finds them.
-        wanted: what their columns are.
-        is_to_cancel: leave out dead letters, and what runs at the end of the flow that is wanted.
+        alias: The alias of the database.
+        ids: The named ids; without any, `wanted` finds the messages.
+        wanted: The required values of their columns.
+        is_to_cancel: Leave out dead letters, and the message that runs at the end of the flow.
     """
 
     alias: str
@@ -72,16 +72,16 @@ class MessageSelection:
     is_to_cancel: bool = False
 
     def batches(self) -> Iterator[list[int]]:
-        """Yield their ids, 1 000 at a time at most; a stretch of them is looked for at a time.
+        """Yield the ids, at most 1 000 at a time; read them from the list stretch by stretch.
 
-        What comes into the list meanwhile may be among them, and none is twice.
+        A message that joins the list meanwhile may be included. No message comes twice.
         """
         for ids in self._stretches():
             for start in range(0, len(ids), BATCH):
                 yield ids[start : start + BATCH]
 
     def existing(self) -> Iterator[list[int]]:
-        """Yield the same without the named ones that are no longer what is wanted."""
+        """Yield the same ids, without named messages that do not have the required values."""
         if not self.ids:
             yield from self.batches()
             return
@@ -91,7 +91,7 @@ class MessageSelection:
 
     @property
     def rows(self) -> MessageQuerySet:
-        """All messages that may be found."""
+        """All messages that the selection may contain."""
         rows = Message.objects.using(self.alias)
         return rows.to_cancel(self.wanted.get("flow_id")) if self.is_to_cancel else rows
 
@@ -110,14 +110,14 @@ class MessageSelection:
 def selected(
     options: Mapping[str, Any], alias: str, state: str | None, *, is_to_cancel: bool = False
 ) -> MessageSelection:
-    """Return what the options choose.
+    """Return the selection that the options choose.
 
     Args:
-        state: the one state in which the command does something to messages; None: it is chosen.
-        is_to_cancel: leave out what no cancel ends.
+        state: The only state whose messages the command changes; None: the user chooses it.
+        is_to_cancel: Leave out messages that a cancel does not end.
 
     Raises:
-        CommandError: they name ids and a filter, or nothing.
+        CommandError: the options name ids and a filter, or neither.
     """
     filters = wanted(options)
     if chosen := options.get("state"):

@@ -1,4 +1,4 @@
-"""What the queue does now, as commands show it: each statement reads a bounded number of rows."""
+"""The current state of the queue for commands; each statement reads a bounded number of rows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pgqueue.management.rows import plain
 from pgqueue.models import Worker
 
 LIMIT = 100
-"""Channels, tasks and workers that are shown, at most."""
+"""The most channels, tasks and workers that are shown."""
 
 
 class ChannelSeen(NamedTuple):
-    """A channel, what it has now, and how many of its runs raised within the window."""
+    """A channel with its current counts, and its failed runs within the window."""
 
     name: str
     stats: Stats
@@ -35,7 +35,7 @@ class ChannelSeen(NamedTuple):
 
 
 class WorkerSeen(NamedTuple):
-    """A worker, and some of what it runs, the longest first."""
+    """A worker, and some of its running messages, the longest run first."""
 
     host: str
     pid: int
@@ -47,7 +47,7 @@ class WorkerSeen(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class WatchSnapshot:
-    """What is seen of one moment."""
+    """The state of the queue at one moment."""
 
     window: str
     channels: Sequence[ChannelSeen]
@@ -57,15 +57,15 @@ class WatchSnapshot:
 
 
 def look(alias: str, window: str, only: Collection[str] = ()) -> WatchSnapshot:
-    """Look at the queue, on this thread's connection of Django's.
+    """Return the state of the queue, read on this thread's connection of Django.
 
     Args:
-        alias: the database.
-        window: how far back runs are counted: a name of `WINDOWS`.
-        only: these channels; none: those in use, the first ones by name.
+        alias: The alias of the database.
+        window: The period of counted runs: a name of `WINDOWS`.
+        only: The channels to read; empty: the first used channels by name.
 
     Raises:
-        django.db.Error: the database refused, or can't be reached.
+        django.db.Error: the database refuses a statement, or is unreachable.
     """
     with borrow(alias) as connection:
         seen = overview.look(connection, WINDOWS[window], channels=only, limit=LIMIT)
@@ -101,7 +101,7 @@ def _workers(alias: str, seen: QueueSnapshot) -> list[WorkerSeen]:
 
 
 def as_json(seen: WatchSnapshot) -> dict[str, Any]:
-    """Return a snapshot as the JSON document of `pgqueue_stats`. Durations are seconds."""
+    """Return a snapshot as the JSON document of `pgqueue_stats`; durations are seconds."""
     return {
         "window": seen.window,
         "channels": {each.name: _channel(each) for each in seen.channels},
@@ -118,7 +118,7 @@ def _channel(each: ChannelSeen) -> dict[str, Any]:
 
 
 def stats_as_json(stats: Stats) -> dict[str, Any]:
-    """Return the counts of a channel as JSON has them."""
+    """Return the counts of a channel as a JSON object."""
     age = stats.oldest_ready_age
     return {
         **asdict(stats),

@@ -35,23 +35,24 @@ def add_conf(parser: ArgumentParser) -> None:
 
 
 def add_unredacted(parser: ArgumentParser) -> None:
-    """Add the option for what is not to be redacted."""
+    """Add the option that turns redaction off."""
     parser.add_argument(
         "--unredacted",
         action="store_true",
-        help="Also what PGQUEUE['REDACT'] and tasks redact, and bodies of raw messages: passwords "
-        "and tokens, perhaps. Only where whoever reads the result may read the database, too.",
+        help="Redact nothing: show values that PGQUEUE['REDACT'] and tasks redact, and bodies of "
+        "raw messages. They may contain passwords and tokens. Give the result only to people "
+        "who may read the database.",
     )
 
 
 def redaction(options: Mapping[str, Any]) -> Redaction | None:
-    """Return what the options have redacted; None: nothing."""
+    """Return the redaction that the options ask for; None: no redaction."""
     return None if options["unredacted"] else redacting.everything(database_of(options["database"]))
 
 
 @contextmanager
 def errors_in_one_line() -> Iterator[None]:
-    """Raise what goes wrong with Spark in the block, or that there is none, as a CommandError."""
+    """Raise an error of Spark in the block, or its absence, as a CommandError."""
     try:
         import pgqueue.spark
         from pgqueue.spark.errors import reason
@@ -68,7 +69,7 @@ def errors_in_one_line() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Result:
-    """What a command prints: a text for people, or a document as JSON; and its exit status."""
+    """The output of a command: a text, or a document as JSON; and the exit status."""
 
     text: str
     document: Mapping[str, Any]
@@ -76,11 +77,11 @@ class Result:
 
 
 class SparkCommand(QueueCommand):
-    """A command that runs Spark; what goes wrong there is one line."""
+    """A command that runs Spark; an error of Spark is one line."""
 
     requires_system_checks: list[str] = []
     conf: Mapping[str, str] = {}
-    """Options of Spark, where the session begins with this command and `--conf` says nothing."""
+    """Options of Spark for a session that this command starts; `--conf` overrides them."""
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         add_conf(parser)
@@ -93,7 +94,7 @@ class SparkCommand(QueueCommand):
             with errors_in_one_line():
                 result = self.run(conninfo(alias), options)
         except psycopg.OperationalError as error:
-            raise CommandError(f"The database can't be reached: {error}") from error
+            raise CommandError(f"The database is unreachable: {error}") from error
         is_json = options["format"] == "json"
         # Rows of a query may have values of any type.
         self.stdout.write(json.dumps(result.document, default=str) if is_json else result.text)
@@ -101,15 +102,15 @@ class SparkCommand(QueueCommand):
             raise SystemExit(result.status)
 
     def run(self, url: str, options: Mapping[str, Any]) -> Result:
-        """Do what the command is for; return what to print.
+        """Run the command; return its output.
 
         Args:
-            url: of the database.
+            url: the URL of the database.
         """
         raise NotImplementedError
 
     def session(self, options: Mapping[str, Any]) -> SparkSession:
-        """Return the session that the options ask for."""
+        """Return the session with the given options."""
         import pgqueue.spark
 
         return pgqueue.spark.session(**{**self.conf, **dict(options["conf"])})

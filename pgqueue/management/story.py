@@ -1,4 +1,4 @@
-"""What is known of one message, for commands."""
+"""The facts about one message, for commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pgqueue.tasks import redacting
 from pgqueue.values.escaping import in_lines, on_one_line
 
 CHILDREN = 100
-"""Children that are named, at most, and as many of what it waits for, and of what waits for it."""
+"""The most enqueued messages, parents and children that are named, each."""
 COLUMNS = ("id", "task", "channel", "key", "priority", "attempt", "failures", "lost",
            "max_attempts", "created_at", "run_at", "expires_at", "claimed_at", "started_at",
            "cancel_requested_at", "ordered", "dedupe_key", "parent_id", "flow_id")  # fmt: skip
@@ -32,7 +32,7 @@ APART = (*OF_THE_BODY, "errors", "worker", "children", "waits_for", "awaited_by"
 
 
 def story(alias: str, id: int) -> dict[str, Any] | None:
-    """Return what is known of a message; None: there is none of this id."""
+    """Return the facts about a message; None: no message has this id."""
     with needing_tables(alias), without(alias, "seqscan"):
         live = Message.objects.using(alias).filter(pk=id).first()
         if live is not None:
@@ -63,7 +63,7 @@ def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str,
 
 
 def _waits(alias: str, row: Any) -> dict[str, list[dict[str, Any]]]:
-    """Return what it waits for or has waited for, and what waits for it or has, within its flow."""
+    """Return the parents and the children of a message within its flow."""
     parents: list[Relative] = []
     waiting: list[Relative] = []
     if row.flow_id is not None:
@@ -78,13 +78,13 @@ def _named_each(found: Sequence[Relative]) -> list[dict[str, Any]]:
 
 
 def _worker(alias: str, id: Any) -> dict[str, Any]:
-    """Return what took it last; its row is gone a while after it has stopped."""
+    """Return the last worker of a message; its row is deleted some time after its stop."""
     row = Worker.objects.using(alias).filter(pk=id).values("host", "pid").first()
     return {"id": str(id), **(row or {"host": None, "pid": None})}
 
 
 def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines in which a story is told to people."""
+    """Yield the lines of a story for people."""
     facts = {name: value for name, value in found.items() if name not in APART}
     cells = [(name.replace("_", " "), str(value)) for name, value in facts.items()
              if value is not None and value != ""]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The tables in which a snapshot of the queue is shown, in a terminal or live: heads and cells."""
+"""The tables of a snapshot, for the terminal and the live view: heads and cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pgqueue.engine.run_statistics import quantile
 from pgqueue.management.snapshot import WatchSnapshot
 
 ABOUT = "~"
-"""Before an estimate."""
+"""The sign before an estimate."""
 COUNTS = ("ready", "scheduled", "held", "running", "dead")
 HEADS = {
     "channels": ("channel", *COUNTS, "oldest", "in/s", "out/s", "failures", ""),
@@ -18,11 +18,11 @@ HEADS = {
     "tasks": ("task", "channel", "runs", "failures", "wait p50", "wait p95", "run p50", "run p95"),
     "dead": ("error", "task", "channel", "letters", "last", "newest", "message"),
 }
-"""By the names of a snapshot's parts."""
+"""The heads by the names of a snapshot's parts."""
 
 
 def cells(seen: WatchSnapshot) -> dict[str, list[tuple[str, ...]]]:
-    """Return the lines of each table; the first cell names what a line is about."""
+    """Return the lines of each table; the first cell is the name of the line's object."""
     return {
         "channels": [
             (
@@ -69,7 +69,7 @@ def cells(seen: WatchSnapshot) -> dict[str, list[tuple[str, ...]]]:
 
 
 def of_stats(stats: Stats) -> list[str]:
-    """Return the counts, the age and the rates of a channel; estimates with a tilde before them."""
+    """Return the counts, the age and the rates of a channel; an estimate has a tilde before it."""
     counts = [f"{_about(stats, name)}{getattr(stats, name)}" for name in COUNTS]
     age = stats.oldest_ready_age
     oldest = "-" if age is None else f"{_about(stats, 'oldest_ready_age')}{rounded(age)}"

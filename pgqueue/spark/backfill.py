@@ -32,23 +32,23 @@ _CSV = {
     "multiLine": "true",
     "quote": '"',
     "escape": '"',
-    # A row with a cell too many or too few is an error, and so is a file with another header.
+    # A row with too many or too few cells, or a file with another header, is an error.
     "mode": "FAILFAST",
     "enforceSchema": "false",
 }
-# No cell has this text for null: so an empty cell is null, and an empty text in quotes is a text.
+# No cell has this text for NULL. So an empty cell is NULL, and quotes without text are a text.
 _NO_NULL = "\x01"
 _GUESSES = "spark.sql.sources.partitionColumnTypeInference.enabled"
 """Whether Spark takes a folder `zip=01234` for the number 1234."""
 
 
 class Csv(NamedTuple):
-    """How a CSV file is written.
+    """The format of a CSV file.
 
     Attributes:
-        separator: between two cells.
-        encoding: of the file, by a name that Java knows.
-        null: the text that stands for no value; None: only an empty cell does.
+        separator: the text between two cells.
+        encoding: the encoding of the file, by a name that Java knows.
+        null: the text that stands for NULL; None: only an empty cell does.
     """
 
     separator: str = ","
@@ -57,10 +57,10 @@ class Csv(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Where rows are read.
+    """The place of the rows.
 
     Attributes:
-        form: one of `FORMATS`, `SQL` or `JDBC`.
+        form: a format of `FORMATS`, or `SQL`, or `JDBC`.
         text: the path, query or URL.
     """
 
@@ -69,7 +69,7 @@ class Source(NamedTuple):
 
     @property
     def is_typed(self) -> bool:
-        """Whether the values have types: each cell of CSV is a text, or nothing."""
+        """Whether the values have types. A cell of a CSV file is a text or NULL."""
         return self.form != "csv"
 
 
@@ -81,7 +81,7 @@ class Calls(NamedTuple):
 
     Attributes:
         frame: one column, `kwargs`: a struct, or a text of JSON.
-        names: of the arguments; None: each row has its own.
+        names: the names of the arguments; None: each row has its own names.
     """
 
     frame: DataFrame
@@ -89,15 +89,15 @@ class Calls(NamedTuple):
 
 
 def source_of(text: str) -> Source:
-    """Return which source a text names.
+    """Return the source that a text names.
 
     Args:
-        text: a query of Spark SQL, which knows the tables of the queue by name; or a path that
-            ends in .parquet, .csv, .json or .orc; or such a format, a colon and any path; or the
-            URL of a database, jdbc:….
+        text: A query of Spark SQL, which may name the tables of the queue; or a path that ends in
+            .parquet, .csv, .json or .orc. A format and a colon may precede any other path. The
+            URL of a database begins with jdbc:.
 
     Raises:
-        InvalidSource: it is none of these.
+        InvalidSource: the text is neither a query, nor a path, nor a URL of a database.
     """
     if text.startswith("jdbc:"):
         return Source(JDBC, text)
@@ -122,10 +122,10 @@ def load(
         source: see `source_of`.
         url: of the queue's database; see `urls.resolve`.
         table: of the database behind jdbc:…, or a query in parentheses with an alias.
-        csv: how a CSV file is written; None: as usual.
+        csv: the format of a CSV file; None: the default format.
 
     Raises:
-        InvalidSource: it is none, or is not read with a table or these options.
+        InvalidSource: the text names no source, or the source takes no table or no such option.
     """
     form, text = source_of(source)
     if form == JDBC and not table:
@@ -144,7 +144,7 @@ def load(
     elif form == "csv":
         frame = _csv(spark, text, csv or Csv())
     else:
-        # By default Spark takes the columns of one file, and leaves out those of the others.
+        # By default Spark takes the columns of one file, and leaves out other columns.
         frame = _load(spark, form, text, {"mergeSchema": "true"})
     named = (F.col(f"`{name.replace('`', '``')}`") for name in frame.columns)
     return Calls(frame.select(F.struct(*named).alias("kwargs")), frame.columns)
@@ -166,10 +166,10 @@ def _csv(spark: SparkSession, path: str, csv: Csv) -> DataFrame:
         "encoding": csv.encoding,
         "nullValue": _NO_NULL if csv.null is None else csv.null,
     }
-    # Else Spark knows no windows-1252, which spreadsheets write.
+    # Without this setting Spark lacks windows-1252, which spreadsheets write.
     spark.conf.set("spark.sql.legacy.javaCharsets", "true")
     frame = _load(spark, "csv", path, options)
-    # Java puts this character in the place of bytes that it can't read.
+    # Java replaces bytes that it fails to decode by this character.
     wrong = f"is not in {csv.encoding}, or has the character U+FFFD: say which encoding it has."
     for name in frame.columns:
         if "\ufffd" in name:
@@ -186,12 +186,12 @@ def _csv(spark: SparkSession, path: str, csv: Csv) -> DataFrame:
 
 
 def _lines(spark: SparkSession, path: str) -> Calls:
-    """Return JSON lines as they are: Spark would guess types, round decimals and add fields."""
+    """Return JSON lines unparsed: Spark would guess types, round decimals and add fields."""
     frame = spark.read.text(path)
     if len(frame.columns) > 1:
         raise InvalidSource(
-            f"The folders below {path} are columns ({', '.join(frame.columns[1:])}), which JSON "
-            "lines can't have: name the files of one folder."
+            f"The folders below {path} are columns ({', '.join(frame.columns[1:])}). JSON lines "
+            "must have no such columns: name the files of one folder."
         )
     line = F.when(F.is_valid_utf8("value"), F.col("value")).otherwise(
         _error(F.lit("A line is not in UTF-8: "), F.make_valid_utf8("value"))
@@ -206,7 +206,7 @@ def _error(*parts: Column) -> Column:
 def name_tables(
     spark: SparkSession, query: str, *, url: str, redact: Redaction | None = None
 ) -> None:
-    """Let a query know the tables of the queue that it names, redacted if that is asked for."""
+    """Register the queue's tables that a query names, redacted if the caller asks for it."""
     redacted = "false" if redact is None else redact.to_json()
     for name in TABLES:
         # Spark compares names without case.
@@ -217,11 +217,11 @@ def name_tables(
 
 
 def first(calls: Calls, count: int) -> list[str]:
-    """Return the payloads of the first rows, as they would be staged.
+    """Return the payloads that the first rows would be staged with.
 
     Raises:
-        InvalidRow: a row can't be stored.
-        pyspark.errors.PySparkException: the source can't be read.
+        InvalidRow: a row is invalid.
+        pyspark.errors.PySparkException: Spark fails to read the source.
     """
     from pgqueue.spark.staging import payloads
 
@@ -230,10 +230,10 @@ def first(calls: Calls, count: int) -> list[str]:
 
 
 def stage(calls: Calls, *, url: str) -> list[Attempt]:
-    """Stage each row as the named arguments of a call; return what was staged, in order.
+    """Stage each row as the named arguments of a call; return the attempts in order.
 
     Raises:
-        pyspark.errors.PySparkException: a row can't be stored, or the source can't be read.
+        pyspark.errors.PySparkException: a row is invalid, or Spark fails to read the source.
     """
     schema = "partition int, attempt long, rows long"
     staged = calls.frame.mapInArrow(partial(_stage, url), schema).collect()

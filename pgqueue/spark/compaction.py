@@ -1,15 +1,15 @@
-"""Make few files of the many that batches have written into a day that is over.
+"""Merge the many files that batches have written into a past day into a few.
 
-The rows of a day's small folders are written into one file or a few, in a folder that no reader
-looks into:
+The compaction writes the rows of a day's small folders into one file or a few. They are in a
+folder that readers ignore:
 
     history/_compacted/day=2026-11-24/part-….parquet
     history/_compacted/day=2026-11-24.json
 
-If all rows are there, a marker is written, which says what replaces what. Only then the small
-folders are deleted, and the new files take their place. An export begins with `recover`: without
-the marker, what was written is deleted; with it, the replacement is completed, wherever it was
-interrupted. Files are moved one by one: an object store can move no folder as a whole.
+If all rows are there, it writes a marker that lists the new files and the replaced batches. Only
+then it deletes the small folders, and moves the new files into their place. An export begins with
+`recover`. Without the marker, `recover` deletes the new files. With it, `recover` completes the
+replacement. Files are moved one by one, since an object store moves no folder as a whole.
 
 Events are compacted in the same way, in a folder of their own.
 """
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 logger = logger_of(__name__)
 
 LARGE = 256 * 2**20
-"""Bytes of a folder that stays as it is, and of a file that is written, at most."""
+"""The most bytes of a file. A folder of at least as many bytes is not merged."""
 UNFINISHED = ".spark-staging-"
 FILE = re.compile(r"day=(\d{4}-\d\d-\d\d)/batch_id=(\d+)/[^/]+\.parquet")
 
 
 class Layout(NamedTuple):
-    """Where a log is in an export.
+    """The place of a log in an export.
 
     Attributes:
-        name: of its folder, and of the table.
+        name: the name of its folder and of its table.
         time: the column that tells a row's day.
-        checkpoint: the folder of its stream's.
+        checkpoint: the folder of its stream's checkpoint.
     """
 
     name: str
@@ -55,11 +55,11 @@ class Layout(NamedTuple):
 
     @property
     def staged(self) -> str:
-        """Where files are written that will replace others."""
+        """The folder of the new files, before they replace others."""
         return f"{self.name}/_compacted"
 
     def folder(self, day: str, batch: int) -> str:
-        """Return where the rows of a batch are."""
+        """Return the folder of a batch."""
         return f"{self.name}/day={day}/batch_id={batch}"
 
 
@@ -68,29 +68,29 @@ EVENTS = Layout("events", "created_at", "_checkpoint_events")
 
 
 class Replacement(NamedTuple):
-    """What a marker says: the files, in `_compacted`, that replace a day's batches."""
+    """The content of a marker: the files in `_compacted` that replace a day's batches."""
 
     day: str
     batches: list[int]
     files: list[str]
 
     def staged(self, log: Layout) -> str:
-        """Return where the files are written."""
+        """Return the folder of the new files."""
         return f"{log.staged}/day={self.day}"
 
     def marker(self, log: Layout) -> str:
-        """Return where this is noted."""
+        """Return the path of the marker."""
         return f"{self.staged(log)}.json"
 
     def target(self, log: Layout) -> str:
-        """Return where the files belong: the folder of the last batch."""
+        """Return the folder that the files are moved to: the folder of the last batch."""
         return log.folder(self.day, max(self.batches))
 
 
 def recover(files: Files, log: Layout = HISTORY) -> None:
-    """Complete or undo a replacement that was interrupted; delete what killed writes have left.
+    """Complete or undo an interrupted replacement; delete the files of killed writes.
 
-    Nothing else may write to the log's folder meanwhile.
+    No other process may write to the log's folder meanwhile.
 
     Raises:
         CompactionFailed: files that a marker names are gone.
@@ -112,17 +112,17 @@ def compact(
     confirm: Callable[[], object] = lambda: None,
     today: date | None = None,
 ) -> list[str]:
-    """Merge the small folders of each day that is over; return these days.
+    """Merge the small folders of each past day; return these days.
 
     Batches that Spark has not committed stay as they are: it would write them again.
 
     Args:
-        confirm: is called before a day's folders are replaced; it raises an error if another export
-            may write to them by now.
-        today: the first day that is not over; by default today in UTC.
+        confirm: The function is called before a day's folders are replaced. It raises an error if
+            another export may write to them.
+        today: The first day that is not over; by default today in UTC.
 
     Raises:
-        CompactionFailed: rows are missing from what was written; nothing was replaced.
+        CompactionFailed: rows are missing from the new files; no folder was replaced.
     """
     last = last_committed(files, log)
     first_kept = (today or datetime.now(UTC).date()).isoformat()
@@ -142,7 +142,7 @@ def compact(
 
 
 def last_committed(files: Files, log: Layout = HISTORY) -> int:
-    """Return the last batch that Spark has committed, and so never writes again; -1: none."""
+    """Return the last batch that Spark has committed, and will not write again; -1: none."""
     names = files.names(f"{log.checkpoint}/commits")
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
@@ -159,7 +159,7 @@ def _sizes(files: Files, log: Layout) -> Mapping[str, Mapping[int, int]]:
 def _merge(
     spark: SparkSession, files: Files, log: Layout, day: str, sizes: Mapping[int, int]
 ) -> Replacement:
-    """Write the rows of batches once more, beside them; return what replaces what."""
+    """Write the rows of batches into new files; return the replacement."""
     batches = sorted(sizes)
     merged = Replacement(day, batches, [])
     staged = merged.staged(log)
@@ -177,7 +177,7 @@ def _merge(
 
 
 def _read(spark: SparkSession, paths: Collection[str]) -> DataFrame:
-    """Return all rows of files or folders, or an error, whatever the session says."""
+    """Return all rows of files, or raise an error, also if the session ignores such errors."""
     return (
         spark.read.option("mergeSchema", True)
         .option("ignoreCorruptFiles", False)
@@ -187,7 +187,7 @@ def _read(spark: SparkSession, paths: Collection[str]) -> DataFrame:
 
 
 def _replace(files: Files, log: Layout, merged: Replacement) -> None:
-    """Put files in the place of batches; each step may have been done before."""
+    """Replace batches by the new files; each step can be repeated."""
     source, target = merged.staged(log), merged.target(log)
     staged = files.names(source)
     missing = {*merged.files} - {*staged, *files.names(target)}

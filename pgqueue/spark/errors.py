@@ -1,7 +1,7 @@
-"""What goes wrong between Spark and the database.
+"""The errors of Spark's reads and writes of the database.
 
-Spark shows an error of a Python data source inside its own, after a traceback: so each says in one
-line which option or table it is about, and what to do.
+Spark shows an error of a Python data source inside its own, after a traceback. So each error names
+in one line its option or table, and the remedy.
 """
 
 import re
@@ -19,35 +19,35 @@ _JAVAS = re.compile(r"^: [\w.]+: (.+)", re.MULTILINE)
 
 
 class SparkError(PGQueueError):
-    """The data source can't do this."""
+    """The data source refuses or fails."""
 
 
 class InvalidOption(SparkError):
-    """An option of the data source has an unknown name, or a value that can't be."""
+    """An option of the data source has an unknown name or an invalid value."""
 
 
 class InvalidColumn(SparkError):
-    """A DataFrame that is written has an unknown column, or one of another type."""
+    """A written DataFrame has an unknown column, or a column of another type."""
 
 
 class InvalidRow(SparkError):
-    """A row can't become a message: nothing of the write was stored."""
+    """A row is no valid message; the write stored nothing."""
 
 
 class InvalidSource(SparkError):
-    """What rows are to be read from is no source that Spark has here."""
+    """The source of the rows is invalid, or its options do not fit."""
 
 
 class SnapshotGone(SparkError):
-    """The snapshot that the partitions of this read share has ended: load it again."""
+    """The snapshot that the partitions of this read share has ended: load the table again."""
 
 
 class TableChanged(SparkError):
-    """Rows were dropped or rewritten after this read was planned: load it again."""
+    """Rows were dropped or rewritten after this read was planned: load the table again."""
 
 
 class DataLoss(SparkError):
-    """Retention has removed what this stream, or a read after a position, has not read."""
+    """Retention has removed rows that this stream, or a read after a position, has not read."""
 
 
 class OtherCluster(SparkError):
@@ -55,7 +55,7 @@ class OtherCluster(SparkError):
 
 
 class ExportConflict(SparkError):
-    """Two exports write to one target, or what it has and what its checkpoint says differ."""
+    """Two exports write to one target, or the target's files and its checkpoint differ."""
 
 
 class UnknownTarget(SparkError):
@@ -63,7 +63,7 @@ class UnknownTarget(SparkError):
 
 
 class NoExport(SparkError):
-    """A folder has no export to read."""
+    """The folder has no export."""
 
 
 class ClusterLost(SparkError):
@@ -75,11 +75,11 @@ class CompactionFailed(SparkError):
 
 
 class NoJava(SparkError):
-    """Spark needs Java 17 or newer, and there is none."""
+    """Spark needs Java 17 or newer, which is missing."""
 
 
 def reason(error: BaseException) -> str:
-    """Return in one line what an error of ours or of Spark's says went wrong."""
+    """Return in one line the cause that an error of pgqueue or Spark names."""
     text = str(error)
     if (file := _FILES.search(text)) and (causes := _CAUSES.findall(text)):
         return f"{file[1]}: {' '.join(causes[-1].split())}"

@@ -1,9 +1,9 @@
 """The event log, as Spark reads it: by ranges of positions.
 
-Positions have no gaps, and none appears behind one that could be read. So a range of them has the
-same events whenever it is read, and needs no snapshot; ranges of equal length are even; and a range
-touches only the partitions of the log that it lies in. Retention alone takes events away: it first
-raises the floor, which is looked at after each read.
+Positions have no gaps, and no position appears before one that was readable. So a range of
+positions has the same events at each read, and needs no snapshot. Ranges of equal length are even.
+A range touches only the partitions of the log that it lies in. Only retention removes events. It
+first raises the floor, which each read checks at its end.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from pgqueue.spark.errors import OtherCluster
 
 SQL_TEXTS = load(__name__)
 PATIENCE = 10.0
-"""Seconds to wait for another session that gives positions to what was published before."""
+"""Seconds to wait for another session that gives positions to earlier events."""
 EARLIER = (
     "the database was restored to an earlier time, or this is a standby that lags behind, or was "
     "promoted before it had everything. Wait for the standby; after a restore, load again, with a "
     "new checkpoint."
 )
-# A standby, and a role that may only read: others give positions there.
+# On a standby, or as a role that may only read, other sessions give the positions.
 _NOT_HERE = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.InsufficientPrivilege)
 
 
 class Range(NamedTuple):
-    """The positions after one, up to another."""
+    """The positions after `after`, up to `upto`."""
 
     after: int
     upto: int
 
 
 def advance(connection: psycopg.Connection[Any], *, patience: float | None = None) -> None:
-    """Give positions to what was published, where this session may write.
+    """Give positions to published events, if this session may write.
 
     Args:
         connection: in autocommit.
-        patience: seconds to wait for another session that is at it; None: `PATIENCE`.
+        patience: seconds to wait for another session that gives positions; None: `PATIENCE`.
     """
     with suppress(*_NOT_HERE):
         sequence.catch_up(connection, patience=PATIENCE if patience is None else patience)
@@ -57,7 +57,7 @@ def within_times(
     since: datetime | None,
     until: datetime | None,
 ) -> Range:
-    """Return the part of a range that has all its events of a time: BRIN knows nearly these."""
+    """Return the part of a range that has all events of a time, found by the BRIN index."""
     if since is None and until is None:
         return whole
     given = {**whole._asdict(), "since": since, "until": until}
@@ -76,18 +76,18 @@ def divided(whole: Range, count: int) -> list[Range]:
 
 def rows_of(part: Range) -> Composable:
     """Return the rows of a range, as a sub-select without a name."""
-    # As literals, they leave out partitions when the query is planned. Of `> 999999` PostgreSQL
-    # doesn't know that it leaves out those below a million.
+    # With literals, PostgreSQL leaves out partitions when it plans the query. From `> 999999` it
+    # does not conclude that partitions below a million have no rows.
     return SQL(
         "(SELECT r.* FROM pgqueue_event r WHERE r.position >= {} AND r.position <= {})"
     ).format(Literal(part.after + 1), Literal(part.upto))
 
 
 def check_reached(connection: psycopg.Connection[Any], upto: int) -> Bounds:
-    """Check that this server has the log up to a position, before it is read; return its bounds.
+    """Check that this server has the log up to a position; return the log's bounds.
 
     Raises:
-        OtherCluster: it has not.
+        OtherCluster: the log is shorter.
     """
     bounds = log.bounds(connection)
     if upto > bounds.head:

@@ -1,6 +1,6 @@
 -- name: within_times
--- The first and the last event of a time: events lie nearly, but not quite, in the order of their times. OFFSET 0,
--- or the planner walks the log from its front to find the first.
+-- The first and the last event of a time: events lie nearly, but not quite, in the order of their times. Without
+-- OFFSET 0, the planner walks the log from its front to find the first.
 SELECT min(position), max(position)
 FROM (
     SELECT position FROM pgqueue_event

@@ -1,8 +1,8 @@
-"""Follow the event log: what Spark's stream asks of the database.
+"""Follow the event log: the functions that Spark's stream calls.
 
-An offset is the last position that was read, the database that it belongs to, and the marker of the
-event there (see `engine.identity`). `streaming` does the same for history, by functions of the same
-names.
+An offset is the last position that the stream has read, the identity of the database, and the
+marker of the event there (see `engine.identity`). `streaming` has functions of the same names for
+history.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class Offset(NamedTuple):
-    """How far a stream has read.
+    """The position up to which a stream has read.
 
     Attributes:
-        database: its identity (see `engine.identity`).
+        database: the identity of the database (see `engine.identity`).
         last: the last position that was read.
-        marker: of the event there; None: there was none.
+        marker: the marker of the event there; None: there was no event.
     """
 
     database: str
@@ -44,7 +44,7 @@ class Offset(NamedTuple):
     marker: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what Spark stores in a checkpoint."""
+        """Return the offset as Spark stores it in a checkpoint."""
         return {"database": self.database, "position": self.last, "marker": self.marker}
 
     @classmethod
@@ -52,7 +52,7 @@ class Offset(NamedTuple):
         """Return the offset that a checkpoint contains.
 
         Raises:
-            InvalidOption: it is one of another table.
+            InvalidOption: the checkpoint is of another table.
         """
         if "position" not in given:
             raise InvalidOption("The checkpoint is of another table. Begin with a new one.")
@@ -60,7 +60,7 @@ class Offset(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A range of positions; and the marker of the last event of it, if known."""
+    """A range of positions, and the marker of its last event, if known."""
 
     after: int
     upto: int
@@ -71,7 +71,7 @@ def first(options: StreamOptions) -> Offset:
     """Return the offset where a new query begins.
 
     Raises:
-        OtherCluster: the log is not as long.
+        OtherCluster: the log ends before the position to begin at.
     """
     with connect(options.url, name="stream") as connection:
         events.advance(connection)
@@ -99,14 +99,14 @@ def newest(options: StreamOptions) -> int:
 def next_after(
     offset: Offset, options: StreamOptions, *, limit: int | None, until: int | None = None
 ) -> Offset:
-    """Return the offset where the next batch ends; the same one if there is nothing new.
+    """Return the offset where the next batch ends; the same one if no event is new.
 
     Args:
         limit: the positions of the batch, at most.
-        until: where the query ends; None: it goes on.
+        until: the position where the query ends; None: it goes on.
 
     Raises:
-        DataLoss: retention has removed events that were not read.
+        DataLoss: retention has removed events that the stream has not read.
         OtherCluster: the offset belongs to another database, or to a later state of this one.
     """
     with connect(options.url, name="stream") as connection:
@@ -115,7 +115,7 @@ def next_after(
         _check_floor(offset.last, bounds, options)
         end = bounds.head if until is None else min(bounds.head, until)
         if limit is not None:
-            # What retention has removed counts for nothing.
+            # Removed events do not count towards the limit.
             end = min(end, max(offset.last, bounds.floor) + limit)
         if end <= offset.last:
             return offset
@@ -123,11 +123,11 @@ def next_after(
 
 
 def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Part]:
-    """Divide a batch into ranges of as many positions each.
+    """Divide a batch into ranges of equal length.
 
     Raises:
-        OtherCluster: the batch was begun in another database. Of a first batch that was
-            interrupted, the checkpoint has only the end: it begins where a new query would.
+        OtherCluster: the batch began in another database. For an interrupted first batch the
+            checkpoint has only the end; the batch begins where a new query would.
     """
     if end.database != start.database:
         raise _of_another(end.database, start.database)
@@ -137,12 +137,12 @@ def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Part]:
 
 
 def read(options: StreamOptions, start: Offset, part: Part) -> Iterator[pa.RecordBatch]:
-    """Yield the events of a range, on an executor. After an outage it goes on behind the last one.
+    """Yield the events of a range, on an executor; after an outage, go on after the last one.
 
     Raises:
         DataLoss: retention has removed some of them.
-        OtherCluster: the database is another one, or was restored to an earlier time than the
-            range was made at.
+        OtherCluster: the database is another one, or was restored to a time before this range was
+            made.
     """
     return read_on(partial(_read, options, start, part))
 
@@ -152,7 +152,7 @@ def _read(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     rest = Range(int(place) if place else part.after, part.upto)
     with connect(options.url, name="stream read") as connection:
-        # The last statement is to see what retention did during the one before.
+        # The last statement must see the removals of retention during the one before.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         connection.read_only = True
         with connection.transaction():
@@ -164,17 +164,17 @@ def _read(
 
 
 def check(url: str, offset: Offset) -> None:
-    """Check that the database is the one that an offset tells of.
+    """Check that the database is the one that an offset names.
 
     Raises:
-        OtherCluster: it is another one, or an earlier state of it.
+        OtherCluster: the database is another one, or was restored to an earlier state.
     """
     with connect(url, name="stream") as connection:
         _checked(connection, offset)
 
 
 def _checked(connection: psycopg.Connection[Any], offset: Offset) -> Bounds:
-    """Check that an offset tells of this database; return the bounds of the log."""
+    """Check that an offset belongs to this database; return the bounds of the log."""
     ours = identity.of(connection)
     if offset.database != ours:
         raise _of_another(offset.database, ours)
@@ -203,5 +203,5 @@ def _check_floor(after: int, bounds: Bounds, options: StreamOptions) -> None:
         raise DataLoss(
             f"Retention has removed events up to position {bounds.floor}, and the stream has read "
             f"up to {after}: begin with a new checkpoint, or set failOnDataLoss to false to go on "
-            "with what is there."
+            "with the remaining events."
         )

@@ -1,4 +1,4 @@
-"""Export history, events and dead letters to Parquet, by day: each event and message end, once.
+"""Export history, events and dead letters to Parquet, by day, each row once.
 
     history/day=2026-11-24/batch_id=12/part-….parquet
     events/day=2026-11-24/batch_id=7/part-….parquet
@@ -6,11 +6,11 @@
     _checkpoint/
     _checkpoint_events/
 
-A stream writes history in batches, another one events. A batch that was interrupted is written
-again with the same rows, into the same folders, and replaces what it has left there. Spark's own
-Parquet sink would leave files of a broken batch that only Spark knows to ignore. Dead letters may
-still be replayed: they are written as they are now, in place of those of the export before.
-`compaction` makes few files of days that are over.
+One stream writes history in batches, another one events. An interrupted batch is written again with
+the same rows into the same folders, and replaces its earlier files. Spark's own Parquet sink would
+leave files of a broken batch that only Spark knows to ignore. Dead letters may still be replayed.
+So each export writes all current dead letters, in place of the earlier ones. `compaction` merges
+the files of past days.
 """
 
 from __future__ import annotations
@@ -48,33 +48,33 @@ SQL = load(__name__)
 DAY = 86_400_000_000
 """Microseconds."""
 BATCH = 500_000
-"""Rows in a batch, at most."""
+"""The most rows in a batch."""
 DEFAULT = Redaction()
 LOOK = 1
-"""Seconds between two looks at how far it is."""
+"""Seconds between two reports of the progress."""
 
 
-HELD = "%s messages that ended are held back, and left for the next export, by %s"
-UNREADABLE = "%s rows have a time that Spark can't show, and were written with the nearest one"
+HELD = "%s ended messages are left for the next export; they are held back by %s"
+UNREADABLE = "%s rows have a time outside Spark's range, and were written with the nearest one"
 UNKNOWN = "an open transaction that this role may not see: GRANT pg_read_all_stats"
 
 
 class Progress(NamedTuple):
-    """How many rows of history, or events, are exported, of how many that were waiting."""
+    """The number of exported rows of history or events, and the number that were waiting."""
 
     done: int
     waiting: int
 
 
 class Exported(NamedTuple):
-    """The numbers of rows that an export has written, and of those that it has left.
+    """The numbers of rows that an export has written, and of rows that it has left.
 
     Attributes:
-        held: messages that had ended and are not exported yet. A transaction holds them back that
-            began before they ended, and is still open in any database of the cluster.
-        held_by: the oldest such transaction; "": it is not known, or nothing is held.
-        unreadable: rows, of all that were written, that have another time than PostgreSQL: one that
-            Spark can show, or none.
+        held: The ended messages that are not exported yet. A transaction that began before they
+            ended holds them back. It is still open in any database of the cluster.
+        held_by: The oldest such transaction; "": it is unknown, or no message is held.
+        unreadable: The written rows with a time outside Spark's range. They have the nearest time,
+            or none.
     """
 
     history: int
@@ -95,26 +95,26 @@ def export(
     progress: Callable[[Progress], None] = lambda progress: None,
     event_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> Exported:
-    """Export what has ended or was published since the last export to this target; dead letters.
+    """Export the messages and events that are new since the last export, and all dead letters.
 
-    It may be interrupted at any moment, and goes on where it was. Days that are over become few
-    files (see `compaction`), except over Spark Connect.
+    The export may be interrupted at any moment; the next one goes on from there. The files of past
+    days are merged (see `compaction`), except over Spark Connect.
 
     Args:
         url: see `urls.resolve`.
         to: a folder: a path on this machine, or a URL that Spark can write to, such as
             `s3a://bucket/folder`.
-        batch: rows of history, and events, that are written at a time, at most.
-        redact: what is redacted of payloads, metadata, results, progress and events, and then
-            bodies of raw messages are left out; by default `pgqueue.redaction.FIELDS`. None:
-            nothing. Then whoever may read the folder reads all that was ever passed to a task.
-        progress: is called as the export of history goes on.
-        event_progress: the same of events.
+        batch: The most rows of history, and the most events, that are written at a time.
+        redact: The fields to redact in payloads, metadata, results, progress and events; by default
+            `pgqueue.redaction.FIELDS`. The bodies of raw messages are then left out. None: no
+            field. Then each reader of the folder sees all arguments of every task.
+        progress: The function is called as the export of history goes on.
+        event_progress: The function is called as the export of events goes on.
 
     Raises:
-        CompactionFailed: all was exported, and a day could not be compacted.
+        CompactionFailed: all rows were exported, but the files of a day were not merged.
         ExportConflict: another export writes to this target, or its checkpoint is gone.
-        OtherCluster: the folder is of another database, or this one was restored.
+        OtherCluster: the folder is of another database, or this database was restored.
         pyspark.errors.StreamingQueryException: the export failed.
     """
     to = as_folder(to)
@@ -153,9 +153,9 @@ def export(
 
 
 def held_back(connection: psycopg.Connection[Any]) -> tuple[int, str]:
-    """Return how many rows of history no export may read yet, and the transaction that holds them.
+    """Return the number of rows that no export may read yet, and the transaction that holds them.
 
-    "": it is not known, or nothing is held.
+    "": the transaction is unknown, or no row is held.
     """
     # With parameters, "%%" is a "%".
     return connection.execute(SQL["held"], {}).fetchone() or (0, "")
@@ -165,19 +165,19 @@ def _files(spark: SparkSession, to: str) -> Files | None:
     if are_within_reach(spark):
         return Files(spark, to)
     logger.warning(
-        "%s is not compacted: over Spark Connect its files can't be moved. Export there once in a "
-        "while with a session that is no client of Spark Connect.",
+        "%s is not compacted: Spark Connect does not move files. Export there from time to time "
+        "with a session that is no client of Spark Connect.",
         to,
     )
     return None
 
 
 def forget(*, url: str, to: str) -> None:
-    """Forget how far a target is, so that retention no longer waits for it; leave its files.
+    """Forget the progress of a target, so that retention no longer waits for it; keep its files.
 
     Raises:
         ExportConflict: an export writes to this target now.
-        UnknownTarget: none was ever made to it, or it is forgotten.
+        UnknownTarget: no export was made to it, or it was forgotten before.
     """
     to = as_folder(to)
     with _alone(url, to) as connection:
@@ -197,12 +197,12 @@ def _alone(url: str, to: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def _check_database(files: Files, url: str, layout: Layout) -> None:
-    """Check that what is in a folder is from this database, and is in it.
+    """Check that the files of a folder are from this database.
 
-    Also where nothing is new, so that no stream begins and looks.
+    The check also runs if no row is new. Then no stream starts that would check it.
 
     Raises:
-        OtherCluster: it is not.
+        OtherCluster: the files are from another database, or from a later state of this one.
     """
     last = last_committed(files, layout)
     if last >= 0:
@@ -217,7 +217,7 @@ def _offset_of(files: Files, layout: Layout, batch: int) -> str:
 
 
 class _LogExport:
-    """The stream that writes history or events, and how far it is."""
+    """The stream that writes history or events, and its progress."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class _LogExport:
         self._layout = layout
         row = connection.execute(SQL["record"], target).fetchone() or (-1, 0, 0, -1, 0)
         self.batch: int
-        self.is_done = False  # surely, before it starts: most queues have no events
+        self.is_done = False  # before the stream starts, surely: most queues have no events
         if layout == EVENTS:
             self.batch, position = row[3:]
             events.advance(connection)
@@ -246,8 +246,8 @@ class _LogExport:
         self.progress = Progress(0, waiting)
 
     def start(self, spark: SparkSession, url: str, batch: int) -> StreamingQuery:
-        """Start the stream; it ends with what is there now."""
-        # Over Spark Connect it is pickled, so it holds no connection.
+        """Start the stream; it ends with the last row that exists now."""
+        # Over Spark Connect this function is pickled, so it holds no connection.
         write = partial(_write, self._to, self._layout, self.batch)
         return (
             spark.readStream.format("pgqueue")
@@ -265,7 +265,7 @@ class _LogExport:
         )
 
     def note(self, query: StreamingQuery) -> Progress:
-        """Note in the database which batches Spark has committed; return how far it is."""
+        """Note in the database the batches that Spark has committed; return the progress."""
         for each in query.recentProgress:
             if each.batchId > self.batch and each.numInputRows:
                 self._note(each.batchId, each.sources[0].endOffset)
@@ -274,9 +274,9 @@ class _LogExport:
         return self.progress
 
     def note_earlier(self, files: Files) -> None:
-        """Note what Spark has committed in an export that ended before it could, or is forgotten.
+        """Note the batches of an earlier export that ended before it noted them, or was forgotten.
 
-        Retention may wait for it, and there may be nothing new.
+        Retention may wait for this note, and this export may have no new row.
         """
         last = last_committed(files, self._layout)
         if last > self.batch:
@@ -289,13 +289,13 @@ class _LogExport:
 
 
 def _write(to: str, layout: Layout, before: int, frame: DataFrame, number: int) -> None:
-    """Write a batch, in the place of what an interrupted export has left of it.
+    """Write a batch in place of the files that an interrupted export has left of it.
 
     Args:
         before: the last batch that the database knows of.
 
     Raises:
-        ExportConflict: the batch is there, and the checkpoint doesn't know.
+        ExportConflict: the batch exists, but the checkpoint lacks it.
     """
     if number <= before:
         raise ExportConflict(
@@ -334,7 +334,7 @@ def _as_option(redact: Redaction | None) -> str:
 
 
 def _unreadable_since(spark: SparkSession, to: str, layout: Layout, before: int) -> int:
-    """Return how many rows of the batches after one have a time that had to be changed."""
+    """Return the number of rows with a changed time in the batches after `before`."""
     columns = (*_times(layout.name), "day", "batch_id")
     types = {"day": "date", "batch_id": "int"}
     schema = ", ".join(f"`{name}` {types.get(name, 'timestamp')}" for name in columns)
@@ -347,7 +347,7 @@ def _times(table: str) -> list[str]:
 
 
 def _is_unreadable(times: Sequence[str]) -> Column:
-    """Return whether a row has a time that is the first or the last one that Spark can show."""
+    """Return whether a time of a row is the first or the last one of Spark's range."""
     limits = [F.lit(each.strip("'")).cast("timestamp") for each in (FIRST_TIME, LAST_TIME)]
     found = [F.coalesce(F.col(name).isin(*limits), F.lit(False)) for name in times]
     return reduce(or_, found)
@@ -356,12 +356,12 @@ def _is_unreadable(times: Sequence[str]) -> Column:
 def _export_deadletters(
     spark: SparkSession, url: str, to: str, redact: Redaction | None
 ) -> tuple[int, int]:
-    """Return how many there are, and how many of them have a time that had to be changed."""
+    """Write the dead letters; return their number, and how many have a changed time."""
     options = {"url": url, "table": "deadletters", "redact": _as_option(redact)}
     letters = spark.read.format("pgqueue").options(**options).load()
     folder = f"{to}/deadletters"
     _by_day(letters, "died_at").option("partitionOverwriteMode", "static").parquet(folder)
-    # What was written, and not what is there by now.
+    # Count the written rows: the database may have other dead letters by now.
     schema = letters.withColumn("day", F.lit(None).cast("date")).schema
     is_unreadable = F.col("died_at").isNull() | _is_unreadable(_times("deadletters"))
     written = spark.read.schema(schema).parquet(folder)
@@ -370,6 +370,6 @@ def _export_deadletters(
 
 
 def _by_day(frame: DataFrame, time: str, *beside: str) -> DataFrameWriter:
-    """Return a writer into a folder for each UTC day, whatever the session's time zone."""
+    """Return a writer into a folder for each UTC day, in any time zone of the session."""
     day = f"date_from_unix_date(cast(unix_micros({time}) div {DAY} as int))"
     return frame.withColumn("day", F.expr(day)).write.mode("overwrite").partitionBy("day", *beside)

@@ -1,21 +1,21 @@
 -- name: lock
--- One writer for each target, until its session ends. A row lock would need an open transaction, and that would
+-- Each target has one writer, until its session ends. A row lock would need an open transaction, which would
 -- hold back the stream itself.
 SELECT pg_try_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %(target)s, 0))
 
 -- name: still
--- An error if the session has ended, and the lock with it.
+-- The statement fails if the session has ended, and has lost its lock.
 SELECT
 
 -- name: disown
--- An export of another database, such as one of which this is a copy, tells nothing here.
+-- Forget an export of another database, such as the original of this copy.
 DELETE FROM pgqueue_export WHERE target = %(target)s AND database <> %(database)s
 
 -- name: record
 SELECT batch, txid, message_id, event_batch, event_position FROM pgqueue_export WHERE target = %(target)s
 
 -- name: waiting
--- The rows that are to be exported.
+-- The number of rows that are not yet exported.
 SELECT count(*) FROM pgqueue_history WHERE (txid, id) > (%s, %s)
 
 -- name: note_history
@@ -31,7 +31,7 @@ ON CONFLICT (target) DO UPDATE
 SET event_batch = excluded.event_batch, event_position = excluded.event_position, exported_at = excluded.exported_at
 
 -- name: note_time
--- Even if there was nothing new, and nothing at all.
+-- Note the time also if no row was new, and for an empty table.
 INSERT INTO pgqueue_export (target, batch, txid, message_id, exported_at, database)
 VALUES (%(target)s, -1, 0, 0, clock_timestamp(), %(database)s)
 ON CONFLICT (target) DO UPDATE SET exported_at = excluded.exported_at
@@ -43,8 +43,8 @@ SELECT target FROM pgqueue_export ORDER BY target
 DELETE FROM pgqueue_export WHERE target = %(target)s
 
 -- name: held
--- The rows of history that are not below the horizon of the cluster, and the transaction that holds them back: it writes
--- in any of the databases.
+-- The number of rows of history that are not below the cluster's horizon, and the transaction that holds them back.
+-- This transaction may write in any database of the cluster.
 WITH h AS MATERIALIZED (SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS horizon)
 SELECT (SELECT count(*) FROM pgqueue_history WHERE txid >= (SELECT horizon FROM h)),
        CASE WHEN EXISTS (SELECT FROM pgqueue_history WHERE txid >= (SELECT horizon FROM h)) THEN coalesce(

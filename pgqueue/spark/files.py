@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """The files below a root, by Hadoop's FileSystem, which knows all places that Spark does.
+    """The files below a root, through Hadoop's FileSystem, which reaches the same places as Spark.
 
-    Names are relative to the root, with slashes. What is not there has no names, and deleting it
-    does nothing.
+    Names are relative to the root, with slashes. A missing folder has no names. Deleting a missing
+    file does nothing.
 
     Args:
         spark: a session that is no client of Spark Connect: see `are_within_reach`.
@@ -32,14 +32,14 @@ class Files:
         return f"{self._root}/{name}"
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of what is in a folder, itself without a folder, in order."""
+        """Return the names of the files and folders in a folder, in order, without its path."""
         path = self._java(self.path(folder))
         if not self._system.exists(path):
             return []
         return sorted(each.getPath().getName() for each in self._system.listStatus(path))
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Return the bytes of each file in a folder and in those below, by name from there."""
+        """Return the bytes of each file below a folder, by name relative to the folder."""
         path = self._java(self.path(folder))
         if not self._system.exists(path):
             return {}
@@ -52,23 +52,23 @@ class Files:
         return found
 
     def delete(self, name: str) -> None:
-        """Delete a file, or a folder with all that is in it."""
+        """Delete a file, or a folder with its content."""
         self._system.delete(self._java(self.path(name)), True)
 
     def move(self, name: str, to: str) -> None:
-        """Move a file, in place of one that is there.
+        """Move a file; replace a file of the new name.
 
         Raises:
-            CompactionFailed: the file system refuses.
+            CompactionFailed: the file system refuses the move.
         """
         target = self._java(self.path(to))
         self._system.mkdirs(target.getParent())
         self._system.delete(target, False)
         if not self._system.rename(self._java(self.path(name)), target):
-            raise CompactionFailed(f"{self.path(name)} can't be moved to {self.path(to)}.")
+            raise CompactionFailed(f"Moving {self.path(name)} to {self.path(to)} failed.")
 
     def write(self, name: str, text: str) -> None:
-        """Write a small text, as a whole or not at all."""
+        """Write a small file; a reader sees all of it or none."""
         draft = f"{name}.draft"
         stream = self._system.create(self._java(self.path(draft)), True)
         try:
@@ -78,7 +78,7 @@ class Files:
         self.move(draft, name)
 
     def read(self, name: str) -> str:
-        """Return a small text."""
+        """Return the text of a small file."""
         stream = self._system.open(self._java(self.path(name)))
         try:
             read: bytes = self._jvm.org.apache.hadoop.io.IOUtils.readFullyToByteArray(stream)

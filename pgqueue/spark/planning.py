@@ -1,14 +1,14 @@
 """Divide a read into partitions of about the same size.
 
 A partition reads whole blocks, by their numbers (ctid), of the tables that hold the rows, and of
-history only the days that are asked for. So partitions are even whatever the ids and times are, no
-row is read twice, and no index is needed.
+history only the selected days. So partitions are even for any ids and times, no row is read twice,
+and no index is needed.
 
-All partitions see the same rows. History is append-only, and each of its rows tells which
-transaction wrote it: partitions select what the planner's snapshot saw, however late they run.
-Other tables change in place. There several partitions import one snapshot that is held for them
-(see `holding`), and a single partition needs none. Of the event log, partitions are ranges of
-positions up to where it ended (see `events`).
+All partitions see the same rows. History is append-only, and each of its rows names the
+transaction that wrote it. So partitions select the rows that the planner's snapshot saw, however
+late they run. Other tables change in place. There several partitions import one snapshot that a
+process holds for them (see `holding`). A single partition needs no snapshot. Partitions of the
+event log are ranges of positions up to the end of the log (see `events`).
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from pgqueue.spark.urls import connect
 SQL_TEXTS = load(__name__)
 DAY = timedelta(days=1)
 BLOCKS = 4096
-"""Blocks in a partition, where the option numPartitions says nothing: 32 MiB."""
+"""Blocks in a partition by default: 32 MiB."""
 POSITIONS = 100_000
-"""Of the event log in a partition, where that option says nothing."""
+"""Positions of the event log in a partition by default."""
 MOST_BY_SIZE = 8
-"""Partitions, where the option numPartitions says nothing."""
+"""The most partitions without the option numPartitions."""
 HELD_FOR = 60.0
 """Seconds without a reader after which a snapshot ends."""
 
@@ -44,12 +44,12 @@ class Stretch(NamedTuple):
     """Some blocks of a table.
 
     Attributes:
-        relation: the table that is read, or whose partition this table is.
-        oid: the table's.
-        filenode: changes when the table is rewritten, and its rows move.
-        day: the beginning of the day of history whose partition it is.
-        first: the first block.
-        end: the block after the last one; None: all that follow.
+        relation: The table that the user reads. This table is the same or one of its partitions.
+        oid: The OID of this table.
+        filenode: Its filenode, which changes when PostgreSQL rewrites the table and moves its rows.
+        day: The beginning of the partition's day, for history.
+        first: The first block.
+        end: The block after the last one; None: the stretch has no end.
     """
 
     relation: str
@@ -63,12 +63,12 @@ class Stretch(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What one task of Spark reads.
+    """The rows that one task of Spark reads.
 
     Attributes:
-        cutoff: the snapshot (as text) that rows of history must have been visible in; None: any.
+        cutoff: the snapshot (as text) that must see a row of history; None: any.
         exported: the identifier of a snapshot to import; None: none.
-        positions: of the event log, instead of stretches.
+        positions: the range of positions of the event log, instead of stretches.
     """
 
     stretches: list[Stretch]
@@ -78,12 +78,12 @@ class Part(NamedTuple):
 
 
 def plan(options: ReadOptions) -> list[Part]:
-    """Ask the database what there is, and divide it; return at least one part.
+    """Find the tables' blocks or positions, and divide them; return at least one part.
 
     Raises:
-        DataLoss: retention has removed events that are wanted.
-        OtherCluster: the event log is not as long as it must be.
-        psycopg.Error: the database can't be reached, or has no such tables.
+        DataLoss: retention has removed selected events.
+        OtherCluster: the event log ends before a selected position.
+        psycopg.Error: the database is unreachable, or lacks the tables of the queue.
     """
     if options.table.is_log:
         return _plan_of_log(options)
@@ -96,7 +96,7 @@ def plan(options: ReadOptions) -> list[Part]:
             ]
         return [Part(whole)]
     exported = holding.hold(options.url, idle=HELD_FOR)
-    # Measured later than the snapshot: all that it sees lies within.
+    # Measured after the snapshot, so that the blocks contain every row that the snapshot sees.
     with connect(options.url, name="plan") as connection:
         stretches = list(_tables(connection, options))
     return [Part(each, exported=exported) for each in divided(stretches, options.partitions or 1)]
@@ -120,8 +120,8 @@ def _plan_of_log(options: ReadOptions) -> list[Part]:
         after = floor if options.after is None else options.after
         if after < floor:
             raise DataLoss(
-                f"Retention has removed events up to position {floor}: they can't be read after "
-                f"{after}. Leave out the option after, or set it to {floor}."
+                f"Retention has removed events up to position {floor}, so reading after {after} "
+                f"misses some. Leave out the option after, or set it to {floor}."
             )
         upto = head if options.before is None else min(head, options.before - 1)
         whole = Range(after, max(after, upto))
@@ -156,10 +156,10 @@ def divided(stretches: list[Stretch], count: int) -> list[list[Stretch]]:
 def _tables(
     connection: psycopg.Connection[Any], options: ReadOptions, *, cut: bool = True
 ) -> Iterator[Stretch]:
-    """Yield the tables that hold the rows; of a day that is `cut` by a time, what is needed."""
+    """Yield the tables that hold the rows; for a day that is `cut` by a time, the needed part."""
     for relation in options.table.sources:
         is_history = relation == HISTORY
-        # An attempt ends no later than its message.
+        # An attempt ends before its message, or with it.
         since = options.since if is_history else None
         until = options.until if is_history and options.table.time == "finished_at" else None
         rows = connection.execute(
@@ -176,7 +176,7 @@ def _within(
     since: datetime | None,
     until: datetime | None,
 ) -> Stretch:
-    """Return the blocks of a day of history that have rows of a time: BRIN knows nearly these."""
+    """Return the blocks of a day of history that have the rows of a time, by the BRIN index."""
     query = SQL(
         "SELECT min(ctid)::text, max(ctid)::text FROM {} AS r "
         "WHERE finished_at >= coalesce(%(since)s, '-infinity'::timestamptz) "
@@ -190,9 +190,9 @@ def _within(
 
 
 def rows_of(stretch: Stretch, conditions: Sequence[Composable] = ()) -> Composable:
-    """Return the rows of a stretch's table that fulfil conditions on `r`, and their ctids.
+    """Return a query of the rows of a stretch's table that fulfil conditions on `r`, with ctids.
 
-    A day of history is read through its parent, since rights are granted on that.
+    A day of history is read through its parent, since rights are granted on the parent.
     """
     day = stretch.day
     if day is None:

@@ -2,9 +2,9 @@
 -- include: no_timeouts
 
 -- name: relations
--- The tables that hold the rows of a relation: the relation itself, or its partitions. A partition of
--- history is named by its UTC day: days before `since` and after `until` are left out, and `is_cut` tells
--- of a day that is not wanted as a whole.
+-- The tables that hold the rows of a relation: the relation itself, or its partitions. The name of a
+-- partition of history has its UTC day. Days before `since` and after `until` are left out. `is_cut` marks
+-- a day that is selected only in part.
 SELECT n.nspname, c.relname, c.oid, pg_relation_filenode(c.oid), d.day,
        pg_relation_size(c.oid) / current_setting('block_size')::bigint,
        coalesce(d.day < %(since)s::timestamptz OR d.day + interval '24 hours' > %(until)s::timestamptz,
@@ -23,8 +23,8 @@ WHERE parent.oid = %(relation)s::regclass
 ORDER BY c.relname
 
 -- name: snapshot
--- What a later transaction must know to see of history what this one sees. Where rows seem to come from
--- the future, the tables were restored from another cluster: then transactions tell nothing.
+-- The snapshot by which a later transaction selects the rows of history that this one sees. If rows come
+-- from a future transaction, the tables were restored from another cluster. Then the snapshot is useless.
 SELECT pg_current_snapshot()::text,
        EXISTS (SELECT FROM pgqueue_history
                WHERE txid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)

@@ -1,8 +1,8 @@
-"""End quietly where Spark has read enough, such as for `show()` and `limit()`.
+"""End quietly if Spark stops reading early, such as for `show()` and `limit()`.
 
 Spark then closes the socket of the Python process that reads. PySpark's daemon fails to flush the
-rest of the rows, prints a traceback of a BrokenPipeError to stderr, and ends the process. Nothing
-is wrong.
+rest of the rows, prints a traceback of a BrokenPipeError to stderr, and ends the process. The read
+was a success.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _DAEMON = "pyspark.daemon"
 
 
 def end_quietly() -> None:
-    """Keep PySpark's daemon from printing a traceback in this process if Spark hangs up.
+    """Keep PySpark's daemon from printing a traceback if Spark closes the socket.
 
-    Only a process that the daemon has forked is changed, and of it only the daemon's own module:
-    errors of tasks go to Spark by another way.
+    The function changes only the daemon's module, in a process that the daemon has forked. Errors
+    of tasks reach Spark by another way.
     """
     main = sys.modules["__main__"]
     if getattr(main.__spec__, "name", None) == _DAEMON:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SQL_TEXTS = load(__name__)
-# Servers differ in how they name an unknown snapshot.
+# The error for an unknown snapshot depends on the server's version.
 _GONE = (
     psycopg.errors.InvalidParameterValue,
     psycopg.errors.UndefinedObject,
@@ -35,7 +35,7 @@ _GONE = (
 
 
 class Order(NamedTuple):
-    """The place of a row `m`, by which a read goes on after an outage; and an ORDER BY."""
+    """The place of a row `m`, from which a read goes on after an outage; and an ORDER BY."""
 
     place: str
     by: str
@@ -48,21 +48,21 @@ BY_TRANSACTION = Order("ROW(m.txid, m.id)", " ORDER BY m.txid, m.id")
 
 
 class _Place(NamedTuple):
-    """How far a part is read: the number of a stretch, and the place of its last row."""
+    """The progress in a part: the number of a stretch, and the place of its last row read."""
 
     stretch: int
     row: str
 
 
 def batches(options: ReadOptions, part: Part) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part. After an outage it goes on behind the last of them.
+    """Yield the rows of a part; after an outage, go on after the last one.
 
     Raises:
-        OtherCluster: the event log is shorter here than where the read was planned.
+        OtherCluster: the event log of this server is shorter than the planner's.
         SnapshotGone: the part imports a snapshot that has ended.
         TableChanged: a table was dropped or rewritten since the plan.
-        SnapshotGone: the connection broke amid rows that change in place, and no snapshot is held.
-        psycopg.Error: the database can't be reached for a minute.
+        SnapshotGone: the connection broke while reading a table that changes, without a snapshot.
+        psycopg.Error: the database was unreachable for a minute.
     """
     return read_on(partial(_batches, options, part))
 
@@ -71,7 +71,7 @@ def _batches(
     options: ReadOptions, part: Part, place: _Place | None
 ) -> Iterator[tuple[_Place, pa.RecordBatch]]:
     if place and not (options.table.is_frozen or part.exported):
-        raise SnapshotGone("The connection was lost amid rows that change: load them again.")
+        raise SnapshotGone("The connection to a table that changes was lost: load it again.")
     with connect(options.url, name="read") as connection:
         connection.read_only = True
         if part.positions:
@@ -99,7 +99,7 @@ def _batches(
 def _events(
     connection: psycopg.Connection[Any], options: ReadOptions, part: Range
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    # The last statement is to see what retention did during the one before.
+    # The last statement must see the removals of retention during the one before.
     connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
     with connection.transaction():
         prepare(connection, options)
@@ -122,7 +122,7 @@ def _import(connection: psycopg.Connection[Any], snapshot: str) -> None:
 
 
 def prepare(connection: psycopg.Connection[Any], options: Selection) -> None:
-    """Set for this transaction what queries need: no value of an option is a part of their text."""
+    """Set the options' values as settings of this transaction, so that no query contains them."""
     connection.execute(SQL_TEXTS["prepare"])
     if not options.table.is_log:
         connection.execute(SQL_TEXTS["by_index"])
@@ -137,7 +137,7 @@ def prepare(connection: psycopg.Connection[Any], options: Selection) -> None:
 
 
 def _check_unchanged(connection: psycopg.Connection[Any], stretch: Stretch) -> None:
-    """Check that what was read is what was planned: from then on the transaction has it locked."""
+    """Check that the table is the planned one; from then on the transaction holds its lock."""
     row = connection.execute(SQL_TEXTS["found"], {"oid": stretch.oid}).fetchone()
     filenode, is_partition = row or (None, False)
     if filenode is None or (stretch.day and not is_partition):
@@ -158,9 +158,9 @@ def read(
     rows: Composable,
     order: Order,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Yield what is selected of some rows of a relation, redacted if that is asked for.
+    """Yield the selected rows of a relation, redacted if the options ask for it.
 
-    With each batch comes the place of its last row.
+    Each batch comes with the place of its last row.
     """
     from pgqueue.spark import copying, redacting
 
@@ -177,7 +177,7 @@ def read(
 def query(
     options: Selection, relation: str, rows: Composable, order: Order = BY_BLOCKS
 ) -> Composable:
-    """Return a query without parameters: what is selected of some rows of a relation.
+    """Return a query without parameters of the selected rows of a relation.
 
     The first column is the place of a row in an order.
     """
@@ -185,7 +185,7 @@ def query(
     columns = SQL(", ").join(SQL(column.sql) for column in options.columns)
     source = SQL(table.sources[relation]).format(rows=rows)
     time = table.column(table.time).sql
-    # In a sub-select, a setting is read once and not for each row.
+    # In a sub-select, PostgreSQL reads a setting once and not for each row.
     conditions = [
         f"{sql} (SELECT current_setting('pgqueue.{name}')::timestamptz)"
         for name, sql, value in (
@@ -208,9 +208,9 @@ def _condition(selecting: Filter) -> str:
 
 
 def _rows(part: Part, stretch: Stretch, after: str | None) -> Composable:
-    """Return the rows of a stretch, or those behind one of them, as a sub-select without a name."""
+    """Return the rows of a stretch, or the rows after `after`, as a sub-select without a name."""
     after = after or f"({stretch.first},0)"
-    # No row has the number 0 in its block.
+    # Row numbers in a block begin at 1.
     conditions: list[Composable] = [SQL("r.ctid > {}::tid").format(Literal(after))]
     if stretch.end is not None:
         conditions.append(SQL("r.ctid < {}::tid").format(Literal(f"({stretch.end},0)")))

@@ -1,6 +1,6 @@
-"""Redact what is read, on the executor that reads it.
+"""Redact rows on the executor that reads them.
 
-Arrow finds the rows that may have something; these alone are looked at one by one.
+Arrow finds the rows that may contain a secret; Python looks only at these rows.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ S = TypeVar("S", bound=Selection)
 JSON = ("payload", "metadata", "options", "progress", "result", "errors")
 TEXTS = ("error_message", "traceback")
 BY_TASK = {"payload", "result"}
-"""Columns in which a task says what is redacted."""
+"""Columns whose redaction depends on the task."""
 BODY = "body"
 
 
 def with_tasks(options: S) -> S:
-    """Return what has to be read, so that it can be redacted: also the task, if it has one."""
+    """Return the options with the column task, if the redaction needs it."""
     names = {column.name for column in options.columns}
     if BY_TASK.isdisjoint(names) or "task" in names or "task" not in options.table.names:
         return options
@@ -36,12 +36,12 @@ def with_tasks(options: S) -> S:
 def redacted(
     batch: pa.RecordBatch, redaction: Redaction, columns: Sequence[Column]
 ) -> pa.RecordBatch:
-    """Return rows without what is redacted.
+    """Return redacted rows.
 
-    A body is bytes, and has no fields: it is left out.
+    A body is bytes without fields, so it is left out.
 
     Args:
-        columns: those that are wanted, of what was read.
+        columns: the columns to return.
     """
     return _redacted(batch, redaction).select([column.name for column in columns])
 
@@ -66,7 +66,7 @@ def _redacted(batch: pa.RecordBatch, redaction: Redaction) -> pa.RecordBatch:
 
 
 def _suspected(batch: pa.RecordBatch, redaction: Redaction, json: Sequence[str]) -> pa.Array:
-    """Return of each row whether something in it may have to be redacted."""
+    """Return for each row whether it may contain a field to redact."""
     suspected = pa.array([False] * batch.num_rows, pa.bool_())
     if redaction.fields:
         mention = redaction.rules(None).others.mention.pattern

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CONF = {
-    # Small tables come to the driver as Arrow.
+    # Spark sends small tables to the driver as Arrow.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Values are collected by group: of more than 128 groups, Spark would sort all rows first.
+    # The report collects values by group. With more than 128 groups, Spark would sort all rows.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "10000",
 }
 MICROSECOND = timedelta(microseconds=1)
 
 
 class Report(NamedTuple):
-    """What a report says."""
+    """The facts and tables of a report."""
 
     facts: Mapping[str, object]
-    """What is not a table: title, since, until, source and so on."""
+    """Single values: title, since, until, source and so on."""
     tables: Mapping[str, Pandas]
     """Small tables by name. Times are aware, in UTC; durations, named …_s, are in seconds."""
 
@@ -50,19 +50,19 @@ def build(
     exact_below: int = EXACT_BELOW,
     progress: Callable[[str], None] = lambda title: None,
 ) -> Report:
-    """Read what ended, and make every table of the report.
+    """Read the messages that have ended, and make every table of the report.
 
     Args:
-        source: where to read.
-        since: what ended at or after this time; None: all there is.
-        until: what ended before this time; None: all there is.
-        objectives: by channel; "" is for all others.
-        exact_below: from so many messages on, percentiles are approximate.
-        progress: is called with the title of each part before it is made.
+        source: The source of the messages.
+        since: The report covers messages that ended at or after this time; None: any.
+        until: The report covers messages that ended before this time; None: any.
+        objectives: The objective of each channel; "" is for all other channels.
+        exact_below: The number of messages from which on percentiles are approximate.
+        progress: The function is called with the title of each part before the part is made.
 
     Raises:
         NoExport: the folder has no export.
-        pyspark.errors.PySparkException: the tables could not be read.
+        pyspark.errors.PySparkException: Spark failed to read the tables.
     """
     now = datetime.now(UTC)
     progress("Reading")
@@ -70,7 +70,7 @@ def build(
     ended = runs(tables.history, tables.deadletters).cache()
     try:
         messages, first, last = _extent(ended)
-        # A backlog that waits now is in the report of a live queue.
+        # The report of a live queue includes the current backlog.
         end = last + MICROSECOND if last and isinstance(source, Folder) else now
         period = Period(since or first or now, until or end)
         live = waiting(tables.messages)
@@ -82,7 +82,7 @@ def build(
             has_live=not isinstance(source, Folder),
             objectives=objectives,
             since=since,
-            # What ends while a queue is read is not whole; an export has what it has.
+            # Leave out messages that end while the report reads a queue. An export is complete.
             until=until or (None if isinstance(source, Folder) else now),
         )
         facts: dict[str, object] = {
@@ -103,7 +103,7 @@ def build(
                 material.tables.update(made.tables)
                 facts.update(made.facts)
         if not material.has_live:
-            # Messages that still wait are in no export, so the backlog would seem to fall.
+            # An export lacks messages that still wait, so the backlog would seem to fall.
             over_time = material.tables["over_time"]
             over_time["backlog"] = (
                 over_time["backlog"].astype("Int64").mask(over_time["at"].notna())
@@ -114,7 +114,7 @@ def build(
 
 
 def _extent(ended: DataFrame) -> tuple[int, datetime | None, datetime | None]:
-    """Return how many messages ended, when the first was due, and when the last one ended."""
+    """Return the number of ended messages, the first due time, and the last end."""
     row = ended.agg(
         F.count("*"), F.unix_micros(F.min("arrived_at")), F.unix_micros(F.max("ended_at"))
     ).first()

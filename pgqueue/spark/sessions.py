@@ -15,9 +15,9 @@ from pgqueue.spark.source import PgQueueDataSource
 DEFAULTS: Mapping[str, str] = {
     "spark.app.name": "pgqueue",
     "spark.master": "local[2]",
-    # As the days of history are.
+    # The days of history are in UTC, too.
     "spark.sql.session.timeZone": "UTC",
-    # Nothing is reachable from outside this machine.
+    # Other machines must not reach Spark's ports.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -33,8 +33,8 @@ DEFAULTS: Mapping[str, str] = {
 def session(**conf: object) -> SparkSession:
     """Return a Spark session on this machine that knows the data source.
 
-    It has two threads and 1 GiB of memory unless `conf` says otherwise. If there is a session
-    already, it is that one, and only what Spark can change later is changed.
+    A new session has two threads and 1 GiB of memory unless `conf` sets other values. If a session
+    exists, the function returns it, and changes only the options that Spark can change later.
 
     Args:
         conf: Spark's options by their own names, for example
@@ -42,13 +42,13 @@ def session(**conf: object) -> SparkSession:
 
     Raises:
         InvalidOption: a name does not begin with "spark.".
-        NoJava: there is no Java that Spark can use.
+        NoJava: this machine has no Java that Spark can use.
     """
     for name in conf:
         if not name.startswith("spark."):
             raise InvalidOption(f"Spark has no option {name!r}: their names begin with 'spark.'.")
     ensure_java()
-    # Spark would take the first python3 on the PATH, which may lack what this one has installed.
+    # Spark would take the first python3 on the PATH, which may lack the installed packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
     for name, value in {**DEFAULTS, **conf}.items():
@@ -57,9 +57,9 @@ def session(**conf: object) -> SparkSession:
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the format "pgqueue" known to a session, and return the session.
+    """Register the format "pgqueue" in a session, and return the session.
 
-    Spark finds it by itself where the package is installed; not where it came by `--py-files`.
+    Spark finds the format of an installed package by itself, but not if it came by `--py-files`.
     """
     spark.dataSource.register(PgQueueDataSource)
     return spark

@@ -1,8 +1,8 @@
-"""The data source `pgqueue`: what Spark calls.
+"""The data source `pgqueue`: the classes that Spark calls.
 
-Spark pickles these objects, and calls each method in a process of its own: a connection is opened
-where it is used. `pushFilters` is not implemented: with it, Spark 4.2 and 4.3 return wrong rows
-where one DataFrame is filtered twice (apache/spark pull request 57752). Filters are options.
+Spark pickles these objects, and calls each method in a separate process. So each method opens its
+own connection. Filters are options. `pushFilters` is not implemented: with it, Spark 4.2 and 4.3
+return wrong rows if one DataFrame is filtered twice (apache/spark pull request 57752).
 """
 
 from __future__ import annotations
@@ -60,25 +60,25 @@ class PgQueueDataSource(DataSource):
         return "pgqueue"
 
     def schema(self) -> str:
-        """Return the columns that the options ask for, as Spark's DDL."""
+        """Return the selected columns as Spark's DDL."""
         columns = selection(self.options).columns
         return ", ".join(f"`{column.name}` {column.type.value}" for column in columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a table once."""
+        """Return a reader that reads a table once."""
         return BatchReader(read_options(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return what follows a table."""
+        """Return a reader that follows a table."""
         return StreamReader(stream_options(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what makes messages of a DataFrame's rows, or tells a verb of them."""
+        """Return a writer that makes messages or events of rows, or applies a verb to their ids."""
         options = write_options(self.options, is_stream=False, overwrites=overwrite)
         return BatchWriter(Rows(options, schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Return what does the same with each batch of a stream."""
+        """Return a writer that does the same with each batch of a stream."""
         options = write_options(self.options, is_stream=True, overwrites=overwrite)
         return StreamWriter(Rows(options, schema))
 
@@ -98,7 +98,7 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Divide the table; called once for each `load()`."""
+        """Divide the table; Spark calls this once for each `load()`."""
         return [_Partition(part) for part in plan(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -118,7 +118,7 @@ class _Range(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows history or events. Spark keeps it in one process while the query runs."""
+    """Follows history or events; Spark keeps it in one process while the query runs."""
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options
@@ -129,21 +129,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return eventstream if self._options.table.is_log else streaming
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query begins."""
+        """Return the offset where a new query begins."""
         offset: dict[str, Any] = self._follow.first(self._options).as_json()
         return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return how much a batch may read."""
+        """Return the most rows that a batch may read."""
         limit = self._options.limit
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """End with what is there now."""
+        """End the query with the last row that exists now."""
         self._until = patiently(partial(self._follow.newest, self._options))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return where the next batch ends."""
+        """Return the offset where the next batch ends."""
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         offset = self._follow.Offset.from_json(start)
         following = partial(
@@ -170,7 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Staged(WriterCommitMessage):
-    """What a task has staged, as Spark passes it to the driver."""
+    """The attempt of a task, as Spark passes it to the driver."""
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
@@ -182,7 +182,7 @@ def _stage(rows: Rows, iterator: Iterable[pa.RecordBatch]) -> WriterCommitMessag
 
 
 def _attempts(messages: Sequence[WriterCommitMessage | None]) -> list[Attempt]:
-    # Of a task that failed there is no message.
+    # A task that failed has no message.
     return [each.attempt for each in messages if isinstance(each, _Staged)]
 
 
@@ -197,11 +197,11 @@ class BatchWriter(DataSourceArrowWriter):
         return _stage(self._rows, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit what all tasks have staged, on the driver."""
+        """Commit the staged rows of all tasks, on the driver."""
         self._rows.commit(_attempts(messages), version=self._rows.options.version)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what was staged, on the driver."""
+        """Remove the staged rows, on the driver."""
         self._rows.abort(_attempts(messages))
 
 
@@ -216,10 +216,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _stage(self._rows, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit what all tasks have staged, on the driver."""
+        """Commit the staged rows of all tasks, on the driver."""
         # If the answer to a commit is lost, the next try finds its record.
         patiently(partial(self._rows.commit, _attempts(messages), version=batchId))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what was staged, on the driver."""
+        """Remove the staged rows, on the driver."""
         self._rows.abort(_attempts(messages))

@@ -1,9 +1,9 @@
 """Stage the rows of one task of Spark: check them, and COPY them into PostgreSQL, on an executor.
 
-Spark may run a task twice, or kill it. So each attempt stages rows under a number of its own, and
-only the driver, which learns the numbers of those that went well, makes messages of them. The rows
-go in pieces of their own transactions: a transaction that was open as long as Spark computes rows
-would hold back the streams that follow history.
+Spark may run a task twice, or kill it. So each attempt stages rows under a number of its own. Only
+the driver learns the numbers of the successful attempts, and makes messages of their rows. The
+executor sends the rows in pieces, each in its own transaction. A transaction that is open as long
+as Spark computes rows would hold back the streams that follow history.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pgqueue.values.error_words import shown
 
 SQL_TEXTS = load(__name__)
 PIECE = 4 << 20
-"""Bytes that are sent in one transaction, or slightly more."""
+"""Bytes that are sent in one transaction, approximately."""
 _SIZED = (Kind.TEXT, Kind.BYTES, Kind.LIST, Kind.OBJECT, Kind.JSON)
 _BEGINS = {Kind.LIST: ("[", "a JSON list"), Kind.OBJECT: ("{", "a JSON object")}
 _OPTIONS = csv.WriteOptions(include_header=False, quoting_style="needed")
@@ -49,17 +49,17 @@ def stage(
     *,
     task: str | None = None,
 ) -> tuple[int, int]:
-    """Stage rows; return the number of this attempt, and how many rows it has staged.
+    """Stage rows; return the number of this attempt, and the number of staged rows.
 
     Args:
         url: see `urls.resolve`.
-        columns: what the columns of the batches are.
-        required: the columns that may not be null.
-        task: of the rows that name none; None: they are raw messages.
+        columns: the columns of the batches.
+        required: the columns that must not be null.
+        task: the task of a row that names none; None: these rows are raw messages.
 
     Raises:
-        InvalidRow: a value can't be.
-        psycopg.Error: the database can't be reached, or the connection broke.
+        InvalidRow: a value is invalid.
+        psycopg.Error: the database is unreachable, or the connection broke.
     """
     rows = 0
     piece = io.BytesIO()
@@ -85,10 +85,10 @@ def stage(
 
 
 def payloads(batch: pa.RecordBatch, columns: Sequence[Written]) -> list[str]:
-    """Return the payloads that would be staged of rows.
+    """Return the payloads that rows would be staged with.
 
     Raises:
-        InvalidRow: a value can't be.
+        InvalidRow: a value is invalid.
     """
     found: list[str] = _table(batch, columns, ())["payload"].to_pylist()
     return found
@@ -108,7 +108,7 @@ def _send(connection: psycopg.Connection[Any], names: Sequence[str], piece: io.B
         column = re.search(r"column (\w+)(?:: (.*))?", said.context or "")
         culprit = f"The column {column[1]!r}" if column else "A row"
         text = " ".join(filter(None, (said.message_primary, said.message_detail)))
-        raise InvalidRow(f"{culprit} can't be stored: {text}".replace("\n", " ")) from None
+        raise InvalidRow(f"{culprit} is refused: {text}".replace("\n", " ")) from None
 
 
 def _table(
@@ -117,7 +117,7 @@ def _table(
     required: Collection[str],
     task: str | None = None,
 ) -> Mapping[str, pa.Array]:
-    """Return the staged columns of a batch, as CSV can say them."""
+    """Return the staged columns of a batch, as values of CSV."""
     arrays = {}
     for column, array in zip(columns, batch.columns, strict=True):
         if column.name in required and array.null_count:
@@ -134,10 +134,10 @@ def _table(
 
 
 def _check_calls(payloads: pa.Array, tasks: pa.Array | None, task: str | None) -> None:
-    """Check that the payloads of tasks are arguments of a call: no worker could read others.
+    """Check that the payloads of tasks are arguments of a call, which a worker can read.
 
     Raises:
-        InvalidRow: one is not.
+        InvalidRow: a payload is something else.
     """
     each = [task] * len(payloads) if tasks is None else tasks.to_pylist()
     for text, own in zip(payloads.to_pylist(), each, strict=True):
@@ -146,7 +146,7 @@ def _check_calls(payloads: pa.Array, tasks: pa.Array | None, task: str | None) -
         try:
             payload = from_json(text.strip())
         except (ValueError, RecursionError):
-            continue  # PostgreSQL says what is wrong with it
+            continue  # PostgreSQL names the fault
         args, kwargs = (
             (payload.get("args", []), payload.get("kwargs", {}))
             if type(payload) is dict and payload.keys() <= {"args", "kwargs"}
@@ -160,10 +160,10 @@ def _check_calls(payloads: pa.Array, tasks: pa.Array | None, task: str | None) -
 
 
 def _checked(column: Written, array: pa.Array) -> pa.Array:
-    """Return a column as it is staged.
+    """Return a column with the values to stage.
 
     Raises:
-        InvalidRow: a value is out of bounds, or can't be stored.
+        InvalidRow: a value is out of bounds, or PostgreSQL would refuse it.
     """
     if column.kind is Kind.NUMBER:
         _check_bounds(column, array, array, "")
@@ -190,7 +190,7 @@ def _checked(column: Written, array: pa.Array) -> pa.Array:
 
 
 def _check_each(column: Written, texts: pa.Array) -> None:
-    """Check texts, each once: there are few different ones."""
+    """Check each distinct text once: most are equal."""
     for text in pc.unique(texts).to_pylist():
         try:
             if text is not None and column.check:
@@ -202,7 +202,7 @@ def _check_each(column: Written, texts: pa.Array) -> None:
 
 
 def _dumped(column: Written, array: pa.Array) -> pa.Array:
-    """Return values of Spark's own types as JSON, by the rules of all arguments."""
+    """Return values of Spark's own types as JSON, by the codec of arguments."""
     try:
         values = array.to_pylist(maps_as_pydicts="strict")
         return pa.array(
@@ -238,7 +238,7 @@ def _check_bounds(column: Written, array: pa.Array, numbers: pa.Array, unit: str
         number = low if low < column.least else high
         value = array[pc.index(numbers, number).as_py()].as_py()
         raise InvalidRow(
-            f"The column {column.name!r} has {shown(value)}: it may have from {column.least} to "
+            f"The column {column.name!r} has {shown(value)}: it must have from {column.least} to "
             f"{column.most:,}{unit}{f', and this has {number:,}' if unit else ''}."
         )
 

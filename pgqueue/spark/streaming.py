@@ -1,8 +1,8 @@
-"""Follow history as messages end: what Spark's stream asks of the database.
+"""Follow history as messages end: the functions that Spark's stream calls.
 
-An offset is the last row that was read: the number of the transaction that wrote it, its id and its
-marker (see `engine.identity`). It also has the identity of the database.
-`streaming.sql` says why no row is passed over.
+An offset names the last row that was read: the number of the transaction that wrote it, its id and
+its marker (see `engine.identity`). It also has the identity of the database. `streaming.sql`
+explains why the stream misses no row.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _EARLIER = (
 
 
 class Offset(NamedTuple):
-    """How far a stream has read.
+    """The row up to which a stream has read.
 
     Attributes:
-        database: its identity (see `engine.identity`).
+        database: the identity of the database (see `engine.identity`).
         last: the last row that was read.
-        marker: of this row; None: there was none.
+        marker: the marker of this row; None: there was no row.
     """
 
     database: str
@@ -57,7 +57,7 @@ class Offset(NamedTuple):
     marker: int | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """Return what Spark stores in a checkpoint."""
+        """Return the offset as Spark stores it in a checkpoint."""
         return {"database": self.database, **self.last._asdict(), "marker": self.marker}
 
     @classmethod
@@ -111,14 +111,14 @@ def _last(connection: psycopg.Connection[Any]) -> Position:
 def next_after(
     offset: Offset, options: StreamOptions, *, limit: int | None, until: Position | None = None
 ) -> Offset:
-    """Return the offset where the next batch ends; the same one if there is nothing new.
+    """Return the offset where the next batch ends; the same one if no row is new.
 
     Args:
         limit: the rows of the batch, at most.
-        until: where the query ends; None: it goes on.
+        until: the last row of the query; None: it goes on.
 
     Raises:
-        DataLoss: retention has removed rows that were not read.
+        DataLoss: retention has removed rows that the stream has not read.
         OtherCluster: the offset belongs to another database, or to a later state of this one.
     """
     with connect(options.url, name="stream") as connection:
@@ -136,11 +136,11 @@ def next_after(
 
 
 def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
-    """Divide a batch into ranges of as many rows each.
+    """Divide a batch into ranges with equal numbers of rows.
 
     Raises:
-        OtherCluster: the batch was begun in another database. Of a first batch that was
-            interrupted, the checkpoint has only the end: it begins where a new query would.
+        OtherCluster: the batch began in another database. For an interrupted first batch the
+            checkpoint has only the end; the batch begins where a new query would.
     """
     if end.database != start.database:
         raise OtherCluster(_OTHER.format(theirs=end.database, ours=start.database))
@@ -153,18 +153,18 @@ def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
         parameters = {**_between(whole), "parts": options.partitions}
         rows = connection.execute(SQL_TEXTS["bounds"], parameters).fetchall()
     ends = [Position(*row) for row in rows]
-    # Those of the batch that have been removed, or will be, are missed in the last range.
+    # If retention removes rows of the batch, the last range detects it.
     ends = [*ends[:-1], whole.last]
     ranges = [Range(*each) for each in zip([whole.after, *ends], ends, strict=False)]
     return [*ranges[:-1], ranges[-1]._replace(marker=whole.marker)]
 
 
 def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range, on an executor. After an outage it goes on behind the last one.
+    """Yield the rows of a range, on an executor; after an outage, go on after the last one.
 
     Raises:
-        DataLoss: retention has removed rows of it.
-        OtherCluster: the cluster was restored to an earlier time than the range was made at.
+        DataLoss: retention has removed rows of the range.
+        OtherCluster: the cluster was restored to a time before this range was made.
     """
     return read_on(partial(_read, options, start, part))
 
@@ -175,12 +175,12 @@ def _read(
     after = Position(*map(int, place.strip("()").split(","))) if place else part.after
     rest = part._replace(after=after)
     with connect(options.url, name="stream read") as connection:
-        # The last statement is to see what retention did during the one before.
+        # The last statement must see the removals of retention during the one before.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         with connection.transaction():
             prepare(connection, options)
             yield from rows_of(connection, options, HISTORY, _rows(rest), BY_TRANSACTION)
-            # Retention says what it removes before it does.
+            # Retention records the end of a removal before it removes rows.
             _checked(connection, start, options, read_up_to=part)
 
 
@@ -201,10 +201,10 @@ def _between(part: Range) -> dict[str, int]:
 
 
 def check(url: str, offset: Offset) -> None:
-    """Check that the database is the one that an offset tells of.
+    """Check that the database is the one that an offset names.
 
     Raises:
-        OtherCluster: it is another one, or an earlier state of it.
+        OtherCluster: the database is another one, or was restored to an earlier state.
     """
     options = StreamOptions(url=url, name="history", columns=(), fails_on_loss=False)
     with connect(url, name="stream") as connection:
@@ -218,10 +218,10 @@ def _checked(
     *,
     read_up_to: Range | None = None,
 ) -> str:
-    """Check that all after an offset is still there, in the database that it tells of.
+    """Check that the offset's database still has all rows after the offset.
 
     Args:
-        read_up_to: a later range, whose last row must be the one that it was, too.
+        read_up_to: a later range, whose last row must be unchanged, too.
 
     Returns:
         The identity of the database.
@@ -246,7 +246,7 @@ def _checked(
         raise DataLoss(
             f"Retention has removed history up to transaction {floor}, and the stream has read "
             f"up to {offset.last.txid}. Rows between them may be missing: begin with a new "
-            "checkpoint, or set failOnDataLoss to false to go on with what is there."
+            "checkpoint, or set failOnDataLoss to false to go on with the remaining rows."
         )
     return database
 
@@ -258,7 +258,7 @@ def _check_reached(
     following: int,
     floor: int,
 ) -> None:
-    """Check that a row is there, and the one that it was, unless retention has removed it."""
+    """Check that a row exists unchanged, unless retention has removed it."""
     if last.txid >= following:
         raise OtherCluster(
             f"The checkpoint has read up to transaction {last.txid}, and the cluster is at "

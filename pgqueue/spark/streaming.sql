@@ -1,13 +1,13 @@
--- History is followed in the order of (txid, id), and only below the horizon: the oldest transaction that is
--- still open. All below it has ended, so that a range never changes once it could be read. A reader that
--- follows the ids alone, or what is visible, passes over what commits later than it began.
+-- The stream reads history in the order of (txid, id), and only below the horizon: the oldest transaction that
+-- is still open. Every transaction below it has ended, so a readable range never changes. A reader that follows
+-- only the ids or the visible rows misses the rows of a transaction that commits late.
 
 -- name: horizon
 pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 
 -- name: server
--- The next transaction's number; the highest number that retention has removed; and whether rows
--- seem to come from the future, since they were restored from another cluster.
+-- The next transaction's number; the highest number that retention has removed; and whether rows have
+-- a later number, since they were restored from another cluster.
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
        coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'history'), 0),
        EXISTS (SELECT FROM pgqueue_history
@@ -21,7 +21,7 @@ ORDER BY txid DESC, id DESC
 LIMIT 1
 
 -- name: nth
--- The last row of a batch of so many.
+-- The last row of a batch with a given number of rows.
 SELECT txid, id FROM pgqueue_history
 WHERE (txid, id) > (%(txid)s, %(id)s) AND (txid, id) <= (%(last_txid)s, %(last_id)s)
 ORDER BY txid, id
@@ -34,7 +34,7 @@ WHERE finished_at >= %(time)s AND txid <
 -- include: horizon
 
 -- name: bounds
--- Where each of so many parts of a range ends.
+-- The end of each part, for a number of parts of a range.
 SELECT txid, id
 FROM (SELECT txid, id, row_number() OVER (ORDER BY txid, id) AS place, count(*) OVER () AS size
       FROM pgqueue_history
@@ -43,10 +43,10 @@ WHERE place = size OR place %% ((size + %(parts)s - 1) / %(parts)s) = 0
 ORDER BY txid, id
 
 -- name: renumber
--- For an operator, after a restore.
+-- The operator runs this after a restore.
 UPDATE pgqueue_history
 SET txid = pg_current_xact_id()::text::bigint,
-    -- A row may be older than the constraints, which hold for what an UPDATE writes.
+    -- A row may be older than the constraints, which an UPDATE of it must fulfil.
     run_at = greatest(least(run_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
     created_at = greatest(least(created_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
     expires_at = CASE WHEN expires_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00' THEN expires_at END

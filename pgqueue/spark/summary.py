@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from pgqueue.spark.report import Report
 
 SHOWN = 5
-"""Rows of a table, at most."""
+"""The most rows of a table."""
 
 
 def text(report: Report) -> str:

@@ -1,7 +1,7 @@
-"""The tables that Spark can read: one list of names, types and SQL that all else is derived from.
+"""The tables that Spark can read: one list of names, types and SQL.
 
-The schema that Spark is told, the Arrow schema of what is read, the SELECT and the filters come
-from here. A table is a view over one or more relations of the database.
+Spark's schema, the Arrow schema of the batches, the SELECT and the filters are derived from this
+list. A table is a view over one or more relations of the database.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Type(Enum):
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type that Spark demands for it: any other is refused."""
+        """The Arrow type that Spark demands for this type: Spark refuses any other."""
         import pyarrow as pa
 
         types = {
@@ -53,16 +53,16 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """What can be read under one name.
+    """A table that Spark can read.
 
     Attributes:
-        columns: what it has, in this order.
-        sources: what follows FROM, for each relation whose rows are in it. `{rows}` is in the
-            place of its rows, or of some of them.
-        filters: the columns that an option of the same name selects by.
-        time: the column that the options `since` and `until` select by.
-        is_frozen: its rows only ever come and go: none is changed.
-        is_log: they have positions without gaps.
+        columns: Its columns in order.
+        sources: The SQL after FROM, for each relation whose rows are in the table. `{rows}`
+            stands for the rows of the relation, or for some of them.
+        filters: The columns that have an option of the same name, which selects rows.
+        time: The column that the options `since` and `until` select by.
+        is_frozen: Rows are only inserted and deleted, never updated.
+        is_log: Rows have positions without gaps.
     """
 
     columns: tuple[Column, ...]
@@ -89,9 +89,9 @@ EVENT = "pgqueue_event"
 FLOW = "pgqueue_flow"
 DEPENDENCY = "pgqueue_dependency"
 
-# PostgreSQL knows times that Spark's timestamps and Python's don't: infinity, 294276 AD, 4713 BC.
-# Both show times in a zone, and the time there must be within the years 1 to 9999, too. Our tables
-# refuse others, but a row may be older than that.
+# PostgreSQL has times that Spark and Python lack: infinity, 294276 AD, 4713 BC. Both show times in
+# a zone, and the local time must also be within the years 1 to 9999. Constraints refuse other
+# times, but a row may be older than the constraints.
 FIRST_TIME = "'0001-01-03 00:00:00Z'"
 LAST_TIME = "'9999-12-29 00:00:00Z'"
 
@@ -101,18 +101,18 @@ def _column(name: str, of: Type) -> Column:
 
 
 def _nearest(sql: str) -> str:
-    """Return an expression for the nearest time that Spark can show."""
+    """Return an expression for the nearest time within Spark's range."""
     return f"greatest(least({sql}, {LAST_TIME}), {FIRST_TIME})"
 
 
 def _time(name: str) -> Column:
-    # least() and greatest() pass over NULL.
+    # least() and greatest() ignore NULL.
     sql = f"CASE WHEN m.{name} IS NOT NULL THEN {_nearest(f'm.{name}')} END"
     return Column(name, Type.TIMESTAMP, sql)
 
 
 def _any_time(name: str) -> Column:
-    # Of a time that may be infinite. isfinite() of NULL is NULL.
+    # The time may be infinite. isfinite() of NULL is NULL.
     sql = f"CASE WHEN isfinite(m.{name}) THEN {_nearest(f'm.{name}')} END"
     return Column(name, Type.TIMESTAMP, sql)
 
@@ -125,7 +125,11 @@ def _of_flow(name: str) -> Column:
 
 
 def _freed(until: str) -> tuple[Column, ...]:
-    """Return what ended the wait of a flow's message; until: when it began, or later."""
+    """Return the columns of the parent that ended last, for a message of a flow.
+
+    Args:
+        until: the time when the message began, or later.
+    """
     at = _nearest("ended.at")
     return (
         Column("freed_by", Type.BIGINT, SQL["freed"].format(what="ended.id", until=until)),
@@ -133,7 +137,7 @@ def _freed(until: str) -> tuple[Column, ...]:
     )
 
 
-# What a message and its history have in common.
+# The columns that a message and its history have in common.
 _COMMON = (
     _column("id", Type.BIGINT),
     _column("channel", Type.TEXT),
@@ -164,7 +168,7 @@ _COMMON = (
     _of_flow("name"),
     _of_flow("created_at"),
 )
-# What waits has not been let go.
+# A held message still waits for parents.
 _LIVE = _freed("CASE WHEN m.state <> 'held' THEN statement_timestamp() END")
 
 _MESSAGES = Table(
@@ -298,4 +302,4 @@ TABLES: Mapping[str, Table] = {
     "flows": _FLOWS,
     "dependencies": _DEPENDENCIES,
 }
-"""By the names that the option `table` takes."""
+"""The tables by name; the option `table` takes a name."""

@@ -3,7 +3,7 @@
 CASE WHEN e ->> 'attempt' ~ '^[0-9]{{1,9}}$' THEN (e ->> 'attempt')::int END
 
 -- name: errors
--- The attempts of the message r that have an error. Kept are the first and the last nine.
+-- The attempts of the message r that have an error. The queue keeps the first and the last nine.
     SELECT
 -- include: number
            AS attempt,
@@ -32,7 +32,7 @@ a.error_class, a.error_message, a.traceback
 ) AS m WHERE true
 
 -- name: attempts_of_history
--- The last attempt has no error where it went well, or was cancelled in time.
+-- The last attempt has no error if it succeeded, or was cancelled in time.
 (
     SELECT
 -- include: attempt_columns
@@ -48,20 +48,20 @@ a.error_class, a.error_message, a.traceback
 ) AS m WHERE true
 
 -- name: died_at
--- NULL: the last error tells no time.
+-- NULL: the last error has no time.
 (SELECT {nearest} FROM pgqueue_instant_of_v1(m.errors -> -1 ->> 'at') died (at) WHERE died.at IS NOT NULL)
 
 -- name: of_flow
--- Of the flow of the message m.
+-- A column of the flow of the message m.
 CASE WHEN m.flow_id IS NOT NULL THEN (SELECT {what} FROM pgqueue_flow f WHERE f.id = m.flow_id) END
 
 -- name: freed
--- Of what the message m waited for, the one that ended last, or died if that was enough.
+-- The parent of the message m that ended or died last.
 CASE WHEN m.flow_id IS NOT NULL THEN (
     SELECT {what}
     FROM pgqueue_dependency d
     CROSS JOIN LATERAL (
-        -- None of them can end before m is stored: that leaves other days out.
+        -- A parent ends after m is stored. This condition leaves earlier days out.
         SELECT h.id, h.finished_at AS at
         FROM pgqueue_history h
         WHERE h.id = d.parent_id AND h.finished_at >= m.created_at AND h.finished_at <= {until}
@@ -75,8 +75,8 @@ CASE WHEN m.flow_id IS NOT NULL THEN (
     LIMIT 1) END
 
 -- name: flow_ended_at
--- When it was known that all messages of the flow of m had ended; NULL: when this is read, some have not. What
--- lives is looked up once for all rows, so that a flow of many messages is not searched for each of them.
+-- The time when the queue noted that all messages of the flow of m had ended; NULL: some still live. The live
+-- messages are looked up once for all rows, so that a large flow is not searched for each of its messages.
 CASE WHEN m.flow_id IS NOT NULL THEN (
     SELECT coalesce(f.ended_at, CASE WHEN f.id NOT IN (
         SELECT l.id FROM pgqueue_flow l

@@ -1,9 +1,8 @@
-"""Where the database is: a URL, or where the URL is to be found.
+"""The URL of the database, or the place of the URL.
 
-The option `url` says it. Spark hides an option of this name in its plans and logs. Where the secret
-must not travel with the plan at all, the option names an environment variable or a file, such as a
-mounted secret of Kubernetes; each process that connects, on the driver or an executor, reads it
-there.
+The option `url` gives it. Spark hides an option of this name in its plans and logs. If the secret
+must not travel with the plan, the option names an environment variable or a file, such as a mounted
+secret of Kubernetes. Each process that connects, on the driver or an executor, reads it there.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def resolve(reference: str) -> str:
             or `file:PATH`, a file that contains one.
 
     Raises:
-        InvalidOption: the variable is not set, the file can't be read, or it is empty.
+        InvalidOption: the variable is not set, or the file is unreadable or empty.
     """
     if reference.startswith(VARIABLE):
         name = reference.removeprefix(VARIABLE)
@@ -56,16 +55,16 @@ def connect(reference: str, *, name: str) -> psycopg.Connection[Any]:
 
     Args:
         reference: see `resolve`.
-        name: its purpose; it is added to the application_name, which PostgreSQL shows.
+        name: the purpose of the connection, which is added to its application_name.
 
     Raises:
-        InvalidOption: there is no URL, or it is none.
-        psycopg.OperationalError: the database can't be reached.
+        InvalidOption: the URL is missing or invalid.
+        psycopg.OperationalError: the database is unreachable.
     """
     try:
         parameters = conninfo_to_dict(resolve(reference))
     except psycopg.ProgrammingError:
-        # Its text contains the URL, and with it the password.
+        # The error's text contains the URL with the password.
         raise InvalidOption("The option url is no connection URL that libpq understands.") from None
     theirs = parameters.pop("application_name", None) or ""
     parameters.setdefault("connect_timeout", 10)

@@ -18,28 +18,28 @@ ENQUEUE = "enqueue"
 PUBLISH = "publish"
 OPERATIONS = (ENQUEUE, PUBLISH, *VERBS)
 OF_ROWS = ("task", "channel", "topic")
-"""What rows have that have no column of this name, or nothing in it."""
+"""The options that give the value of a missing or empty column of the same name."""
 TAKES = {ENQUEUE: ("task", "channel"), PUBLISH: ("topic",)}
-"""Which of them an operation takes."""
+"""The options of these that an operation takes."""
 OF_EVERY_WRITE = ("url", "operation", *OF_ROWS, "txnAppId")
 OF_BATCHES = ("txnVersion",)
 OF_STREAMS = ("checkpointLocation", "queryName")
-"""Spark's own, which it passes on."""
+"""Spark's own options, which Spark passes on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:
-    """How rows are written.
+    """The options of a write.
 
     Attributes:
         url: see `urls.resolve`.
-        operation: `ENQUEUE`, `PUBLISH`, or the verb that is told their ids.
-        task: of the rows that name none; None: they are raw messages, or each names one.
-        channel: of the rows that name none; None: the default.
-        topic: of the events that name none; None: each names one.
-        app_id: what the write's version is counted under; None: it has none.
-        version: of a single write.
-        origin: the checkpoint of a stream.
+        operation: `ENQUEUE`, `PUBLISH`, or the verb that is applied to the rows' ids.
+        task: The task of a row that names none; None: these rows are raw messages.
+        channel: The channel of a row that names none; None: the default.
+        topic: The topic of an event that names none; None: each event names its topic.
+        app_id: The application id of the write's version; None: the write has no version.
+        version: The version of a single write.
+        origin: The checkpoint of a stream.
     """
 
     url: str
@@ -55,13 +55,13 @@ class WriteOptions:
 def write_options(
     given: Mapping[str, str], *, is_stream: bool, overwrites: bool = False
 ) -> WriteOptions:
-    """Turn the options of `write.format("pgqueue")`, or of `writeStream`, into how to write.
+    """Return the checked options of `write.format("pgqueue")`, or of `writeStream`.
 
     Raises:
-        InvalidOption: a name is unknown, a value can't be, or one is missing.
+        InvalidOption: a name is unknown, a value is invalid, or a value is missing.
     """
     if overwrites:
-        raise InvalidOption("Messages are only ever added: use mode('append').")
+        raise InvalidOption("A write only adds messages: use mode('append').")
     options = _named(given, is_stream=is_stream)
     operation = options.get("operation", ENQUEUE)
     if operation not in OPERATIONS:
@@ -74,8 +74,8 @@ def write_options(
     app_id = options.get("txnAppId")
     if is_stream and app_id is None:
         raise InvalidOption(
-            "A stream needs the option txnAppId, a name of its own: by it and the number of the "
-            "batch, none is committed twice."
+            "A stream needs the option txnAppId, a name of its own. With this name and the "
+            "batch's number, no batch is committed twice."
         )
     if not is_stream and (app_id is None) != ("txnVersion" not in options):
         raise InvalidOption("Give txnAppId and txnVersion, or none of the two.")
@@ -103,13 +103,13 @@ def _name(name: str, options: Mapping[str, str], check: Callable[[str], str]) ->
 
 
 def _named(given: Mapping[str, str], *, is_stream: bool) -> dict[str, str]:
-    """Return the options by their proper names: Spark compares them in lower case."""
+    """Return the options by their documented names: Spark passes the names in lower case."""
     known = (*OF_EVERY_WRITE, *(OF_STREAMS if is_stream else OF_BATCHES))
     names = {name.lower(): name for name in known}
     options = {}
     for name, value in given.items():
         if name.lower() == "path":
-            raise InvalidOption("Messages are written to no path: call save() or start() without.")
+            raise InvalidOption("A write takes no path: call save() or start() without one.")
         if name.lower() not in names:
             raise InvalidOption(
                 f"A {'stream' if is_stream else 'write'} has no option {shown(name)}. "

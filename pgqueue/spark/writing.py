@@ -1,7 +1,8 @@
-"""Write a DataFrame: its tasks stage rows, and the driver commits them in one transaction, once.
+"""Write a DataFrame once: its tasks stage rows, and the driver commits them in one transaction.
 
-The record of the write, the messages and the removal of the staged rows are committed together: a
-write that Spark repeats, since it has not learned of its end, finds the record and does nothing.
+The driver commits the record of the write, the messages and the removal of the staged rows
+together. If Spark repeats a write since its answer was lost, the second write finds the record
+and does nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ logger = logger_of(__name__)
 
 
 class Attempt(NamedTuple):
-    """What one task of Spark has staged."""
+    """The rows that one task of Spark has staged."""
 
     partition: int
     attempt: int
@@ -49,7 +50,7 @@ class Rows:
     """The rows of a write, from the tasks that stage them to the transaction that commits them.
 
     Raises:
-        InvalidColumn: rows of this schema can't be written.
+        InvalidColumn: the schema does not fit the operation.
     """
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -69,8 +70,8 @@ class Rows:
         """Stage the rows of a task, on an executor.
 
         Raises:
-            InvalidRow: a value can't be.
-            psycopg.Error: the database can't be reached, or the connection broke.
+            InvalidRow: a value is invalid.
+            psycopg.Error: the database is unreachable, or the connection broke.
         """
         from pgqueue.spark.staging import stage
 
@@ -81,16 +82,16 @@ class Rows:
         return Attempt(partition, *staged)
 
     def commit(self, attempts: Sequence[Attempt], *, version: int | None) -> None:
-        """Make messages or events of what was staged, or tell a verb of it, on the driver.
+        """Make messages or events of staged rows, or apply a verb to their ids, on the driver.
 
         Args:
-            version: of the write, under its application id; None: it has none.
+            version: the version of the write under its application id; None: none.
 
         Raises:
             WriteConflict: another write was committed under this id, or staged rows are gone.
-            BatchTooLarge: it has too many lanes that need a lock.
+            BatchTooLarge: the write has too many lanes that need a lock.
             ChannelFull: a policy's max_size is reached.
-            psycopg.Error: the database can't be reached, or the connection broke.
+            psycopg.Error: the database is unreachable, or the connection broke.
         """
         options = self.options
         numbers = [each.attempt for each in sorted(attempts)]
@@ -114,7 +115,7 @@ class Rows:
             staged.remove(connection, numbers)
 
     def _defaults(self) -> Defaults:
-        # Where there is a task, a row without arguments calls it without any.
+        # A row without arguments calls its task without arguments.
         is_call = self.options.task is not None or "task" in self._names
         return Defaults(
             task=self.options.task or "",
@@ -123,6 +124,6 @@ class Rows:
         )
 
     def abort(self, attempts: Sequence[Attempt]) -> None:
-        """Remove what was staged for a write that failed, on the driver."""
+        """Remove the staged rows of a failed write, on the driver."""
         with connect(self.options.url, name="abort") as connection:
             staged.remove(connection, [each.attempt for each in attempts])

@@ -25,7 +25,7 @@ _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 
 
 class Kind(Enum):
-    """What a column holds; its words say which types of Spark it may have."""
+    """The kind of a column's values; the text names the types of Spark that it takes."""
 
     TEXT = "string"
     NUMBER = "a whole number"
@@ -38,7 +38,7 @@ class Kind(Enum):
 
     @property
     def types(self) -> tuple[type[T.DataType], ...]:
-        """The types of Spark."""
+        """The types of Spark for this kind."""
         return _TYPES[self]
 
 
@@ -55,12 +55,12 @@ _TYPES: Mapping[Kind, tuple[type[T.DataType], ...]] = {
 
 
 class Written(NamedTuple):
-    """A column of a DataFrame that is written.
+    """A column of a written DataFrame.
 
     Attributes:
-        least: of a number the lowest; of all else, the fewest bytes.
-        most: of a number the highest; of all else, the most bytes.
-        check: of a text, raises an InvalidEvent or a ValueError that says why it can't be.
+        least: The lowest number; for other types, the fewest bytes.
+        most: The highest number; for other types, the most bytes.
+        check: The function raises InvalidEvent or ValueError if a text is invalid.
     """
 
     name: str
@@ -74,12 +74,12 @@ _TASK = re.compile(r"[\w.:/-]+")
 
 
 def as_task(text: str) -> str:
-    """Return a text that may be the import path of a task, or another name of one.
+    """Return a text if it has the form of a task's import path or name.
 
-    Spark imports no tasks, so it does not know which there are.
+    Spark imports no tasks, so it does not know the names of the project's tasks.
 
     Raises:
-        ValueError: no task has such a name.
+        ValueError: the text has another form.
     """
     if not _TASK.fullmatch(as_path(text)):
         raise ValueError("it must be the import path of a task, such as shop.tasks.send_receipt.")
@@ -105,7 +105,7 @@ MESSAGE = {
         Written("dedupe_key", Kind.TEXT, 0, KEY_LIMIT),
     )
 }
-"""What a message is made of."""
+"""The columns of a message."""
 EVENT = {
     column.name: column
     for column in (
@@ -115,23 +115,23 @@ EVENT = {
         Written("metadata", Kind.OBJECT, 0, PAYLOAD_LIMIT),
     )
 }
-"""What an event is made of."""
+"""The columns of an event."""
 IDS = {"id": Written("id", Kind.NUMBER, 1, 2**63 - 1)}
-"""What a verb is told."""
+"""The columns of a verb."""
 
 
 def columns_of(schema: T.StructType, known: Mapping[str, Written]) -> list[Written]:
-    """Return what the columns of a DataFrame are, in its order.
+    """Return the known columns of a DataFrame's schema, in its order.
 
     Raises:
-        InvalidColumn: a name is unknown or there twice, or a type is another.
+        InvalidColumn: a name is unknown or given twice, or a type is wrong.
     """
     columns = []
     for field in schema.fields:
         column = known.get(field.name)
         if column is None:
             raise InvalidColumn(
-                f"The column {field.name!r} can't be written. {hint(field.name, known)}"
+                f"A write takes no column {field.name!r}. {hint(field.name, known)}"
             )
         if column in columns:
             raise InvalidColumn(f"There are two columns {field.name!r}.")
@@ -145,13 +145,13 @@ def columns_of(schema: T.StructType, known: Mapping[str, Written]) -> list[Writt
 
 
 def check_message(names: Collection[str], *, task: str | None, channel: str | None) -> None:
-    """Check that there is enough, and not too much, to make a message of a row.
+    """Check that the columns make a message, without contradictions.
 
     Args:
-        task, channel: the options of these names; None: not given.
+        task, channel: the options with these names; None: not given.
 
     Raises:
-        InvalidColumn: there is not.
+        InvalidColumn: a column is missing, or contradicts another one.
     """
     has_task = "task" in names or task is not None
     if not has_task and "channel" not in names and channel is None:
@@ -169,10 +169,10 @@ def check_message(names: Collection[str], *, task: str | None, channel: str | No
 
 
 def check_payload(schema: T.StructType, *, task: str | None) -> None:
-    """Check that a column `payload` can be arguments of calls, where all rows are of a task.
+    """Check that a column `payload` has a type for the arguments of a task.
 
     Raises:
-        InvalidColumn: its type is another.
+        InvalidColumn: the column has another type.
     """
     kinds = {field.name: field.dataType for field in schema.fields}
     kind = kinds.get("payload")
@@ -181,19 +181,19 @@ def check_payload(schema: T.StructType, *, task: str | None) -> None:
     names = set(kind.names) if isinstance(kind, T.StructType) else {""}
     if not names <= {"args", "kwargs"}:
         raise InvalidColumn(
-            f"The column 'payload' is {kind.simpleString():.99}; of a task it must be a struct of "
+            f"The column 'payload' is {kind.simpleString():.99}; for a task it must be a struct of "
             "args and kwargs. Give the columns args and kwargs instead."
         )
 
 
 def check_event(names: Collection[str], *, topic: str | None) -> None:
-    """Check that there is enough to make an event of a row.
+    """Check that the columns make an event.
 
     Args:
         topic: the option of this name; None: not given.
 
     Raises:
-        InvalidColumn: there is not.
+        InvalidColumn: a required column is missing.
     """
     if "topic" not in names and topic is None:
         raise InvalidColumn("Events need a topic: a column or an option of that name.")
@@ -202,10 +202,10 @@ def check_event(names: Collection[str], *, topic: str | None) -> None:
 
 
 def check_ids(columns: Collection[Written]) -> None:
-    """Check that there is a column of ids.
+    """Check that a column has ids.
 
     Raises:
-        InvalidColumn: there is none.
+        InvalidColumn: the column is missing.
     """
     if not columns:
-        raise InvalidColumn("An operation needs the column id, of the messages it is told of.")
+        raise InvalidColumn("An operation needs the column id with the ids of its messages.")

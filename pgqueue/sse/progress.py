@@ -82,7 +82,7 @@ def _wake(progress: ProgressFeed, promise: object) -> None:
 
 
 class ProgressFeed(StreamSource[MessageClient]):
-    """Reads all messages that pages of this process show."""
+    """Looks at all messages that pages of this process show."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)
@@ -137,12 +137,12 @@ class ProgressFeed(StreamSource[MessageClient]):
 
 
 def is_end(seen: MessageSnapshot) -> bool:
-    """Return whether the message has ended. Only a replay changes it then."""
+    """Return whether nothing more happens, unless it is replayed."""
     return seen.state in ENDS or seen.state == GONE
 
 
 def changes(before: MessageSnapshot | None, now: MessageSnapshot) -> list[str]:
-    """Return the names of the events between two reads of a message, in order.
+    """Return what has happened between two looks, as the names of events, in their order.
 
     If several runs happen between two reads, only the last run has events.
     """
@@ -172,7 +172,7 @@ def changes(before: MessageSnapshot | None, now: MessageSnapshot) -> list[str]:
 
 
 def block(event: str, now: MessageSnapshot) -> bytes:
-    """Return an event of a message as a block of the stream."""
+    """Return an event of a message."""
     told: dict[str, Any] = {
         "id": str(now.id),
         "status": now.state,

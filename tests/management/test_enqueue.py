@@ -89,7 +89,7 @@ def test_a_message_that_has_its_dedupe_key_is_named(db: None) -> None:
 def test_a_dry_run_checks_and_stores_nothing(db: None) -> None:
     called = call("pgqueue_enqueue", ADD, "a=1", "--dry-run")
 
-    assert called.out == f"{ADD} can be called so. Nothing was enqueued.\n"
+    assert called.out == f"{ADD} takes these arguments. Nothing was enqueued.\n"
     assert not Message.objects.exists()
 
 

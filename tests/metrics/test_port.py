@@ -159,7 +159,7 @@ class TestAWorker:
             done = manage("runworker", "--drain", "--metrics-port", taken)
 
         assert done.returncode == 1
-        assert f"127.0.0.1 port {taken} can't be had" in done.stderr
+        assert f"127.0.0.1 port {taken} is not available" in done.stderr
         assert "Traceback" not in done.stderr
 
 

@@ -138,9 +138,9 @@ class TestMake:
     def test_makes_what_is_missing_and_drop_drops_it(
         self, connection: Connection, slot: str
     ) -> None:
-        assert told("--make") == "Both are there.\n"
+        assert told("--make") == "Both exist.\n"
         assert told("--drop") == f"Dropped the slot {slot} and the publication tests.\n"
-        assert told("--drop") == "There is neither.\n"
+        assert told("--drop") == "Neither exists.\n"
         assert told("--make") == f"Made the publication tests and the slot {slot}.\n"
         replication.drop_slot(connection, slot)
         assert told("--make") == f"Made the slot {slot}.\n"
@@ -247,5 +247,5 @@ def test_a_database_that_can_not_be_reached_is_named(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("pgqueue.management.commands.pgqueue_replication.connect", fails)
 
-    with pytest.raises(CommandError, match="can't be reached: no route"):
+    with pytest.raises(CommandError, match="is unreachable: no route"):
         told("--status")

@@ -127,12 +127,12 @@ class TestWhatIsWrong:
         [
             ({"topic": ["ok", "a..b"]}, "'topic': topic='a..b': it must be words"),
             ({"topic": ["order.*"]}, "'topic': topic='order.*'"),
-            ({"topic": [""]}, "'topic' has '': it may have from 1 to 200 bytes"),
+            ({"topic": [""]}, "'topic' has '': it must have from 1 to 200 bytes"),
             ({"topic": ["t" * 201]}, "'topic' has 'ttt"),
             ({"topic": [None]}, "'topic' has a null"),
             ({"topic": ["a\x00b"]}, "has the character NUL"),
             ({"topic": ["a"], "key": ["ä" * 501]}, "'key' has .* 1,000 bytes"),
-            ({"topic": ["a"], "payload": ["{"]}, "'payload' can't be stored: invalid input syntax"),
+            ({"topic": ["a"], "payload": ["{"]}, "'payload' is refused: invalid input syntax"),
             ({"topic": ["a"], "metadata": ["[1]"]}, r"'metadata': '\[1\]' is not a JSON object"),
         ],
     )
@@ -150,7 +150,7 @@ class TestWhatIsWrong:
         ("types", "said"),
         [
             ({"key": TEXT}, "Events need a topic: a column or an option"),
-            ({"topic": TEXT, "channel": TEXT}, "'channel' can't be written"),
+            ({"topic": TEXT, "channel": TEXT}, "no column 'channel'"),
             ({"topic": T.LongType()}, "'topic' is bigint; it must be string"),
         ],
     )

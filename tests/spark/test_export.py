@@ -163,7 +163,7 @@ def test_over_spark_connect_it_says_that_days_are_not_compacted(
     with caplog.at_level(logging.WARNING, "pgqueue"):
         assert _files(client, "/lake") is None
 
-    assert caplog.messages[0].startswith("/lake is not compacted: over Spark Connect")
+    assert caplog.messages[0].startswith("/lake is not compacted: Spark Connect")
 
 
 class TestForgetting:

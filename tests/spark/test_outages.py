@@ -238,7 +238,7 @@ def test_rows_that_change_in_place_are_not_read_on(
     options = read_options({"url": url, "table": "messages"})
     [part] = plan(options)
 
-    with pytest.raises(SnapshotGone, match="load them again"):
+    with pytest.raises(SnapshotGone, match="table that changes was lost: load it again"):
         cut_off(batches(options, part), connection)
 
 

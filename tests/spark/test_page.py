@@ -291,7 +291,7 @@ def test_of_too_long_a_time_the_forecast_says_so() -> None:
 
     text = Elements(render(empty._replace(facts=facts))).text.replace("\u202f", " ")
 
-    assert "It needs intervals of 6 h at most, and those of this report are longer" in text
+    assert "It needs intervals of 6 h at most, but this report has longer ones" in text
 
 
 def test_a_plot_of_fewer_channels_than_there_are_says_so() -> None:

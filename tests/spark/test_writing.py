@@ -63,7 +63,7 @@ def test_what_is_wrong_is_said_in_one_line_and_nothing_is_left(
     with pytest.raises(Exception, match="priority") as raised:
         write(bad, url, task="tests.task")
 
-    assert reason(raised.value) == ("The column 'priority' has 101: it may have from -100 to 100.")
+    assert reason(raised.value) == ("The column 'priority' has 101: it must have from -100 to 100.")
     assert not Message.objects.exists()
 
 

@@ -604,5 +604,5 @@ def test_a_database_that_is_not_there_is_said_in_a_sentence() -> None:
     done = manage("runworker", forked=False, DATABASE_URL="postgresql://nobody@127.0.0.1:1/nowhere")
 
     assert done.returncode == 1
-    assert "can't be reached" in done.stderr
+    assert "is unreachable" in done.stderr
     assert "Traceback" not in done.stderr

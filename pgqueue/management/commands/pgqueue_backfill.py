@@ -21,7 +21,7 @@ from pgqueue.values.escaping import on_one_line
 CSV = ("separator", "encoding", "null")
 """The options of CSV files."""
 SHOWN = 10
-"""Calls that a dry run shows."""
+"""The most calls that a dry run shows."""
 SHORTENED = Repr()
 SHORTENED.maxstring = SHORTENED.maxother = SHORTENED.maxlong = 200
 SHORTENED.maxdict = SHORTENED.maxlist = SHORTENED.maxtuple = 20
@@ -29,8 +29,8 @@ SHORTENED.maxdict = SHORTENED.maxlist = SHORTENED.maxtuple = 20
 
 class Command(SparkCommand):
     help = (
-        "Enqueue a task for each row of a query, of files or of a table, with Spark: the columns "
-        "are the task's arguments, by their names. Called again, it goes on where it was, and "
+        "Enqueue a task for each row of a query, of files or of a table, with Spark. The columns "
+        "are the task's arguments, by their names. A repeated call continues the backfill, and "
         "enqueues no row twice."
     )
 
@@ -42,50 +42,50 @@ class Command(SparkCommand):
             type=query,
             required=True,
             metavar="SOURCE",
-            help="A query of Spark SQL, which knows history, deadletters and the other tables of "
-            "the queue; or a path that ends in .parquet, .csv, .json or .orc; or such a format, a "
-            "colon and a path; or jdbc:…",
+            help="A query of Spark SQL, which may name history, deadletters and the queue's other "
+            "tables; or a path that ends in .parquet, .csv, .json or .orc; or a format, a colon "
+            "and a path; or jdbc:…",
         )
-        parser.add_argument("--table", type=query, help="Of a source jdbc:….")
+        parser.add_argument("--table", type=query, help="The table of a source jdbc:….")
         parser.add_argument(
             "--separator",
             type=separator,
             metavar="TEXT",
-            help=r"Between two cells of a CSV file; \t is a tab (a comma).",
+            help=r"The separator of cells in a CSV file; \t is a tab (a comma).",
         )
         parser.add_argument(
             "--encoding",
             type=encoding,
             metavar="NAME",
-            help="Of a CSV file, such as windows-1252 (UTF-8).",
+            help="The encoding of a CSV file, such as windows-1252 (UTF-8).",
         )
         parser.add_argument(
             "--null",
             type=text,
             metavar="TEXT",
-            help="What stands for no value in a CSV file, beside an empty cell.",
+            help="The text for NULL in a CSV file, beside an empty cell.",
         )
         parser.add_argument(
             "--name",
             type=name,
-            help="Of the backfill: rows are enqueued once under one name (that of the task, and a "
-            "hash of the source).",
+            help="The name of the backfill: rows are enqueued once under one name (the name of the "
+            "task, and a hash of the source).",
         )
         parser.add_argument(
-            "--rate", type=rate, metavar="N", help="Messages a second, at most (no limit)."
+            "--rate", type=rate, metavar="N", help="The most messages a second (no limit)."
         )
         parser.add_argument(
             "--batch",
             type=whole(1),
             default=10_000,
             metavar="N",
-            help="Messages that are enqueued in one transaction, at most (%(default)s).",
+            help="The most messages that are enqueued in one transaction (%(default)s).",
         )
         parser.add_argument(
             "--skip-invalid",
             action="store_true",
-            help="Leave out rows that the task can't take, and print why; without it, such a row "
-            "ends the command.",
+            help="Leave out rows that the task does not accept, and print the reasons; without it, "
+            "the first one ends the command.",
         )
         parser.add_argument(
             "--dry-run",
@@ -95,7 +95,7 @@ class Command(SparkCommand):
         super().add_arguments(parser)
 
     def run(self, url: str, options: Mapping[str, Any]) -> Result:
-        """Stage the rows, if that was not done before, and enqueue those that are left."""
+        """Stage the rows unless they were staged before; enqueue the remaining rows."""
         task = _task(options)
         csv = {name: options[name] for name in CSV if options[name] is not None}
         told = (f"--{name}={value}" for name, value in csv.items())
@@ -138,7 +138,7 @@ class Command(SparkCommand):
         """Return the rows.
 
         Raises:
-            InvalidArguments: their columns don't fit the task.
+            InvalidArguments: the columns do not fit the task.
         """
         from pgqueue.spark.backfill import Csv, load
 
@@ -199,7 +199,7 @@ class Command(SparkCommand):
 
 
 def _call(task: Task[..., Any], payload: str, is_typed: bool) -> dict[str, str]:
-    """Return how a row calls the task, or why it can't."""
+    """Return the call of the task for a row, or the error."""
     try:
         arguments = backfills.call_of(task, payload, is_typed=is_typed)
     except InvalidArguments as error:
@@ -214,10 +214,10 @@ def _result(named: str, found: Any, text: str, **counts: int) -> Result:
 
 
 def _task(options: Mapping[str, Any]) -> Task[..., Any]:
-    """Return the task that is to be called.
+    """Return the task to call.
 
     Raises:
-        CommandError: there is none of this name.
+        CommandError: no task has this name.
     """
     try:
         task = find_task(options["task"])

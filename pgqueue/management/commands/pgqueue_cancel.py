@@ -4,8 +4,8 @@ from pgqueue.states import State
 
 class Command(OperatingCommand):
     help = (
-        "End messages as cancelled; ask those that run to stop: their end decides. Dead letters "
-        "are left as they are: pgqueue_discard ends them."
+        "End messages as cancelled; ask running messages to stop: the outcome of their run then "
+        "counts. Dead letters stay: pgqueue_discard ends them."
     )
     verb = "cancel"
     done = "cancelled"

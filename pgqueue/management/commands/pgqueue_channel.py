@@ -24,61 +24,80 @@ from pgqueue.values.escaping import on_one_line
 LIMITS = ("max_running", "rate", "per", "burst", "max_size", "weight")
 ENDED = {
     Outcome.SUCCEEDED: "succeeded",
-    Outcome.CANCELLED: "was cancelled",
-    Outcome.DISCARDED: "was discarded",
+    Outcome.CANCELLED: "were cancelled",
+    Outcome.DISCARDED: "were discarded",
     Outcome.EXPIRED: "expired",
 }
 
 
 class Command(QueueCommand):
-    help = "Look at channels, limit, pause and empty them."
+    help = "Show, limit, pause and empty channels."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-        verbs.add_parser("list", help="what each channel has.")
-        showing = verbs.add_parser("show", help="what one has, and its policies.")
+        verbs.add_parser("list", help="show the counts of each channel.")
+        showing = verbs.add_parser("show", help="show the counts and policies of a channel.")
         count, size = arguments.whole(least=1), arguments.whole()
         seconds = arguments.seconds
 
-        policy = verbs.add_parser("policy", help="limit the channel, each of its keys, or one.")
+        policy = verbs.add_parser("policy", help="limit the channel, each of its keys, or one key.")
         policy.add_argument(
-            "--key", type=arguments.key, help="only this one; in place of what holds for each."
+            "--key",
+            type=arguments.key,
+            help="limit only this key, in place of the limits of each key.",
         )
         policy.add_argument("--each-key", action="store_true")
-        policy.add_argument("--max-running", type=count, metavar="N", help="at once.")
-        policy.add_argument("--rate", type=float, metavar="N", help="starts in the time --per.")
-        policy.add_argument("--per", type=float, metavar="S", help="seconds: 1.")
+        policy.add_argument("--max-running", type=count, metavar="N", help="the most runs at once.")
         policy.add_argument(
-            "--burst", type=count, metavar="N", help="starts at once after a pause."
+            "--rate", type=float, metavar="N", help="the most starts in the time --per."
         )
-        policy.add_argument("--max-size", type=count, metavar="N", help="that wait or run.")
+        policy.add_argument("--per", type=float, metavar="S", help="seconds (1).")
+        policy.add_argument(
+            "--burst", type=count, metavar="N", help="the most starts at once after a pause."
+        )
+        policy.add_argument(
+            "--max-size", type=count, metavar="N", help="the most messages that wait or run."
+        )
         policy.add_argument("--weight", type=count, metavar="N", help="messages for each turn.")
         policy.add_argument("--remove", action="store_true", help="lift these limits.")
 
         retention = verbs.add_parser(
-            "retention", help="say how long its history is kept; what is not named: as all."
+            "retention", help="set the retention of its history; an unnamed part has the default."
         )
-        retention.add_argument("--history", type=float, metavar="S", help="seconds: all of it.")
+        retention.add_argument(
+            "--history", type=float, metavar="S", help="seconds, for all outcomes."
+        )
         for outcome in Outcome:
             retention.add_argument(
-                f"--{outcome.value}", type=float, metavar="S", help=f"what {ENDED[outcome]}."
+                f"--{outcome.value}",
+                type=float,
+                metavar="S",
+                help=f"messages that {ENDED[outcome]}.",
             )
         retention.add_argument("--dead", type=float, metavar="S", help="its dead letters.")
 
-        pausing = verbs.add_parser("pause", help="have workers start none of its messages.")
-        resuming = verbs.add_parser("resume", help="have them start its messages again.")
-        drain = verbs.add_parser("drain", help="wait until all that can be done is done.")
-        release = verbs.add_parser("release", help="drain it, and forget its configuration.")
+        pausing = verbs.add_parser("pause", help="let workers start none of its messages.")
+        resuming = verbs.add_parser("resume", help="let workers start its messages again.")
+        drain = verbs.add_parser(
+            "drain", help="wait until no message is ready, running or retried."
+        )
+        release = verbs.add_parser(
+            "release", help="drain the channel, and forget its configuration."
+        )
         for verb in (drain, release):
-            verb.add_argument("--timeout", type=seconds, metavar="S", help="seconds: for ever.")
-        purge = verbs.add_parser("purge", help="end what waits and what is dead.")
-        trim = verbs.add_parser("trim", help="end the oldest of what waits.")
-        trim.add_argument("--older-than", type=seconds, metavar="S", help="seconds.")
-        trim.add_argument("--keep", type=size, metavar="N", help="no more than so many.")
+            verb.add_argument("--timeout", type=seconds, metavar="S", help="seconds (for ever).")
+        purge = verbs.add_parser("purge", help="end its waiting messages and dead letters.")
+        trim = verbs.add_parser("trim", help="end its oldest waiting messages.")
+        trim.add_argument(
+            "--older-than", type=seconds, metavar="S", help="the least age in seconds."
+        )
+        trim.add_argument("--keep", type=size, metavar="N", help="keep this number of messages.")
         for verb in (purge, trim):
             verb.add_argument(
-                "--dry-run", action="store_true", help="only say how many, and show the first ones."
+                "--dry-run",
+                action="store_true",
+                help="only count the messages, and show the first.",
             )
 
         of_one = (showing, policy, retention, pausing, resuming, drain, release, purge, trim)
@@ -114,7 +133,7 @@ class Command(QueueCommand):
 
 
 class Said(NamedTuple):
-    """What a verb says, in words and for programs."""
+    """The output of a verb, in words and as JSON."""
 
     text: str
     plain: Mapping[str, Any]
@@ -136,7 +155,7 @@ def _show(channel: Channel, options: Mapping[str, Any]) -> Said:
 
 
 def _kept(channel: Channel) -> dict[str, timedelta]:
-    """Return how long the channel says that something is kept."""
+    """Return the retention periods that the channel sets."""
     row = channel.configured()
     kept = {name: getattr(row, name) for name in RETENTIONS}
     return {name: keep for name, keep in kept.items() if keep is not None}
@@ -155,7 +174,7 @@ def _policy(channel: Channel, options: Mapping[str, Any]) -> Said:
 
 
 def _retention(channel: Channel, options: Mapping[str, Any]) -> Said:
-    """Save it as a whole; without a word, the channel keeps everything as all do."""
+    """Save the whole retention; without options, the channel has the defaults."""
     named = {each: options[each] for each in Outcome.values if options[each] is not None}
     everything = options["history"]
     if named and everything is not None:
@@ -207,7 +226,7 @@ def _discarded(channel: Channel, count: int) -> Said:
 
 
 def _look(channel: Channel, messages: MessageQuerySet) -> Said:
-    """Say what would be discarded: how many messages, and the first of them."""
+    """Return the number of messages that would be discarded, and the first of them."""
     ids = list(messages.order_by("pk").values_list("pk", flat=True)[:SAMPLE])
     found, sample = messages.count(), rows.read(Message.objects.using(channel.alias), ids)
     return _said_of(
@@ -238,7 +257,7 @@ def _row(cells: list[str]) -> str:
 
 
 def _said(policy: Policy) -> dict[str, Any]:
-    """Tell a policy by its scope, and the limits that it has; `per` in seconds."""
+    """Return the scope and the limits of a policy; `per` is in seconds."""
     limits = {name: getattr(policy, name) for name in LIMITS if getattr(policy, name) is not None}
     per = {"per": policy.per.total_seconds()} if policy.rate else {}
     limits.pop("per")

@@ -24,7 +24,7 @@ DONE = {"replay": "replayed", "discard": "discarded"}
 class Command(SparkCommand):
     help = (
         "Find dead letters with Spark SQL; then show, replay, discard or save them. The query "
-        "knows deadletters, history and the other tables of the queue."
+        "may name deadletters, history and the other tables of the queue."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -41,7 +41,7 @@ class Command(SparkCommand):
             dest="verb",
             action="store_const",
             const="replay",
-            help="Make them ready, with all attempts before them.",
+            help="Make them ready, with all attempts again.",
         )
         verbs.add_argument(
             "--discard",
@@ -54,7 +54,7 @@ class Command(SparkCommand):
             "--to",
             type=folder,
             metavar="DIR",
-            help="Write what the query returns as Parquet into a new folder.",
+            help="Write the result of the query as Parquet into a new folder.",
         )
         parser.add_argument(
             "--dry-run", action="store_true", help="Change nothing; show what would be changed."
@@ -63,7 +63,7 @@ class Command(SparkCommand):
         super().add_arguments(parser)
 
     def run(self, url: str, options: Mapping[str, Any]) -> Result:
-        """Run the query, and do with its rows what is asked for."""
+        """Run the query, and apply the chosen verb to its rows."""
         from pgqueue.spark.backfill import name_tables
 
         spark = self.session(options)

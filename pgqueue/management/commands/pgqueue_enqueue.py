@@ -27,8 +27,8 @@ EXISTING = {
 
 class Command(QueueCommand):
     help = (
-        'Enqueue a task. Arguments are JSON, as a payload has them: a date is "2026-11-24", a '
-        "model instance its primary key, as the task's type hints say."
+        'Enqueue a task. Arguments are JSON, as in a payload: a date is "2026-11-24", and a model '
+        "instance is its primary key. The task's type hints decide."
     )
     requires_system_checks = []
     intermixes = True
@@ -44,7 +44,7 @@ class Command(QueueCommand):
         )
         parser.add_argument(
             "--args",
-            dest="positional",  # Django keeps `args` for itself
+            dest="positional",  # Django uses `args` itself
             type=arguments.json_list,
             default=[],
             metavar="JSON",
@@ -72,7 +72,7 @@ class Command(QueueCommand):
             "--dedupe-key",
             type=arguments.dedupe_key,
             metavar="KEY",
-            help="enqueue none where a message with this key waits or runs.",
+            help="enqueue nothing if a message with this dedupe key waits or runs.",
         )
         parser.add_argument(
             "--dry-run", action="store_true", help="only check the task and its arguments."
@@ -92,7 +92,7 @@ class Command(QueueCommand):
             )
             if options["dry_run"]:
                 self._say(options, {"task": task.name, "dry_run": True},
-                          f"{task.name} can be called so. Nothing was enqueued.")  # fmt: skip
+                          f"{task.name} takes these arguments. Nothing was enqueued.")  # fmt: skip
                 return
             result = task.enqueue(*found[0], **found[1])
         except (PGQueueError, ObjectDoesNotExist) as error:
@@ -114,10 +114,10 @@ class Command(QueueCommand):
 
 
 def _kwargs(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all arguments that are named.
+    """Return all named arguments.
 
     Raises:
-        CommandError: one is named twice.
+        CommandError: an argument is named twice.
     """
     kwargs = dict(options["kwargs"])
     for name, value in options["named"]:
@@ -131,7 +131,7 @@ def _known(name: str) -> Task[Any, Any]:
     """Return the task of this name.
 
     Raises:
-        CommandError: there is none.
+        CommandError: no task has this name.
     """
     try:
         task = find_task(name)

@@ -11,9 +11,9 @@ from pgqueue.management.spark import Result, SparkCommand, add_unredacted, redac
 
 class Command(SparkCommand):
     help = (
-        "Export history, events and dead letters to Parquet, by day, with Spark: what has ended or "
-        "was published since the last export to the same folder, each once. It may be interrupted "
-        "at any moment."
+        "Export history, events and dead letters to Parquet, by day, with Spark. An export adds "
+        "the messages and events that are new since the last export to the same folder. It may be "
+        "interrupted at any moment."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -28,15 +28,15 @@ class Command(SparkCommand):
             "--forget",
             type=folder,
             metavar="DIR",
-            help="Export nothing; forget that there were exports to DIR, so that retention does "
-            "not wait for another one. Its files stay.",
+            help="Export nothing; forget the exports to DIR, so that retention does not wait for "
+            "the next one. The files stay.",
         )
         parser.add_argument(
             "--batch",
             type=whole(1),
             default=200_000,
             metavar="N",
-            help="Messages or events that are written at a time, at most (%(default)s).",
+            help="The most messages or events that are written at a time (%(default)s).",
         )
         add_unredacted(parser)
         super().add_arguments(parser)
@@ -80,5 +80,5 @@ def _forget(url: str, options: Mapping[str, Any]) -> Result:
     from pgqueue.spark.export import forget
 
     forget(url=url, to=options["forget"])
-    text = f"{options['forget']} is forgotten: retention does not wait for it any more."
+    text = f"{options['forget']} is forgotten: retention no longer waits for it."
     return Result(text, {"forgotten": options["forget"]})

@@ -26,22 +26,22 @@ HEAD = ("id", "name", "created", *Progress._fields, "")
 
 
 class Command(QueueCommand):
-    help = "List flows, with how many of their messages are where."
+    help = "List flows, with the number of their messages in each state."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
             "--state",
             choices=[LIVING, ENDED, STOPPED],
-            help="only those that have not ended; that have; or that can't, before a dead message "
-            "of theirs is replayed or discarded.",
+            help="only flows that have not ended, flows that have ended, or flows that a dead "
+            "message stops until it is replayed or discarded.",
         )
         parser.add_argument(
             "--limit",
             type=arguments.whole(least=1, most=MOST),
             default=LIMIT,
             metavar="N",
-            help="flows, at most (%(default)s).",
+            help="the most flows (%(default)s).",
         )
         arguments.add_format(parser)
         arguments.add_database(parser)
@@ -60,7 +60,7 @@ class Command(QueueCommand):
 
 
 def _find(alias: str, state: str | None, limit: int) -> tuple[list[int], bool]:
-    """Return the ids of flows, and whether there may be more."""
+    """Return the ids of flows, and whether more may exist."""
     if state == STOPPED:
         with borrow(alias) as connection:
             ids = [each.id for each in overview.stopped_flows(connection, limit=limit + 1)]
@@ -70,7 +70,7 @@ def _find(alias: str, state: str | None, limit: int) -> tuple[list[int], bool]:
 
 
 def _read(alias: str, ids: Sequence[int]) -> list[Row]:
-    """Return what is listed of these flows, in this order; those that are gone are left out."""
+    """Return the rows of some flows in the order of their ids; leave out missing ones."""
     rows = Flow.objects.using(alias).in_bulk(ids)
     words = flows.progress(connections[alias], ids)
     return [

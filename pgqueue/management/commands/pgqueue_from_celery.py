@@ -13,24 +13,24 @@ from pgqueue.values.escaping import on_one_line
 
 class Command(BaseCommand):
     help = (
-        "Read a project's source: which imports, calls, settings and signals of Celery's it uses; "
-        "which are taken over, which differ, which are refused, and what to do. Nothing of the "
-        "project is imported. Ends with status 1 if something is refused."
+        "Find the imports, calls, settings and signals of Celery in a project's source. List which "
+        "of them work, differ or are refused, with a remedy. The command imports no code of the "
+        "project. It ends with status 1 if a use is refused."
     )
     requires_system_checks: list[str] = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "paths", nargs="*", default=["."], help="files and folders. Without them: this folder."
+            "paths", nargs="*", default=["."], help="files and folders (this folder)."
         )
         parser.add_argument(
             "--fix",
             action="store_true",
-            help="rewrite the imports of what is taken over. Statements that import something "
-            "refused stay as they are.",
+            help="rewrite the imports of names that work. Statements that import a refused name "
+            "stay unchanged.",
         )
         parser.add_argument(
-            "--all", action="store_true", help="list also what is taken over without a difference."
+            "--all", action="store_true", help="also list uses that work without a difference."
         )
         arguments.add_format(parser)
 
@@ -44,7 +44,7 @@ class Command(BaseCommand):
                     path.write_text(text, "utf-8")
                     fixed += 1
             except (SyntaxError, UnicodeDecodeError) as error:
-                self.stderr.write(f"{path}: it can't be read: {on_one_line(str(error))}")
+                self.stderr.write(f"{path}: reading failed: {on_one_line(str(error))}")
         counts = Counter(each.word for each in found)
         if options["format"] == "json":
             told = [{**each._asdict(), "path": str(each.path)} for each in found]

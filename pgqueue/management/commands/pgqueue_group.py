@@ -32,7 +32,10 @@ class Command(QueueCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         arguments.add_database(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-        for verb, help in (("list", "all groups"), ("make", "before it is first read for")):
+        for verb, help in (
+            ("list", "list all groups"),
+            ("make", "make a group before its first reader starts"),
+        ):
             own = verbs.add_parser(verb, help=help)
             if verb == "make":
                 own.add_argument("group", type=arguments.group)
@@ -41,12 +44,12 @@ class Command(QueueCommand):
             arguments.add_format(own)
         own = verbs.add_parser("run", help="handle the events of groups until SIGTERM")
         own.add_argument("groups", nargs="+", type=arguments.group, metavar="group")
-        own = verbs.add_parser("reset", help="move it, also back")
+        own = verbs.add_parser("reset", help="move a group forward or back")
         own.add_argument("group", type=arguments.group)
         own.add_argument("to", type=arguments.start, help=STARTS)
         for verb, help in (
-            ("resume", "try again what has stopped it"),
-            ("delete", "forget where it is"),
+            ("resume", "try the failed event again"),
+            ("delete", "forget a group and its position"),
         ):
             own = verbs.add_parser(verb, help=help)
             own.add_argument("group", type=arguments.group)
@@ -90,7 +93,7 @@ def _run(options: Mapping[str, Any]) -> str:
             known = ", ".join(each.name for each in declared()) or "none"
             raise CommandError(
                 f"No handler is declared for the group {name!r} in the modules tasks and events of "
-                f"your apps. Declared are: {known}."
+                f"your apps. The declared groups are: {known}."
             )
         consumers.append(consumer)
     requests = StopRequests()

@@ -21,8 +21,8 @@ from pgqueue.values.escaping import on_one_line
 
 
 class Command(QueueCommand):
-    help = "Say whether the queue is well. Exits with 0, 1 for a warning, 2 if something fails."
-    # It tells of the queue, whatever else may be wrong with the project.
+    help = "Check the health of the queue. Exit status: 0; 1 for a warning; 2 for a failed check."
+    # The command checks the queue, also if other checks of the project fail.
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -32,39 +32,54 @@ class Command(QueueCommand):
             action="append",
             choices=CHECKS,
             metavar="NAME",
-            help=f"only this; may be repeated: {', '.join(CHECKS)}.",
+            help=f"run only this check; may be repeated: {', '.join(CHECKS)}.",
         )
         parser.add_argument(
-            "--host", type=arguments.name, metavar="NAME", help="count this host's workers alone."
+            "--host",
+            type=arguments.name,
+            metavar="NAME",
+            help="count only the workers of this host.",
         )
         for name, kind, about in (
-            ("min_workers", whole, "workers alive that run tasks, or it fails"),
+            ("min_workers", whole, "the least number of living workers that run tasks"),
             (
                 "max_age",
                 arguments.seconds,
-                "seconds that a message may be ready, or it fails; half: a warning",
+                "the most seconds that a message may be ready; half of it: a warning",
             ),
-            ("max_dead", whole, "dead letters"),
-            ("max_late", seconds, "seconds that a duty may be due, or it fails"),
-            ("min_days", whole, "days of history made ahead; none fails"),
-            ("max_bloat", whole, "dead rows in the table of live messages"),
+            ("max_dead", whole, "the most dead letters"),
+            ("max_late", seconds, "the most seconds that a duty may be due"),
+            ("min_days", whole, "the fewest days of history made ahead; 0 days fail"),
+            ("max_bloat", whole, "the most dead rows in the table of live messages"),
             (
                 "max_horizon",
                 arguments.seconds,
-                "seconds that a transaction may keep dead rows there",
+                "the most seconds that a transaction may keep dead rows there",
             ),
-            ("max_connections", arguments.share, "the share of the server's connections in use"),
-            ("max_export", seconds, "seconds since the last export, where retention waits for it"),
+            (
+                "max_connections",
+                arguments.share,
+                "the highest share of the server's connections in use",
+            ),
+            (
+                "max_export",
+                seconds,
+                "the most seconds since the last export, if retention waits for it",
+            ),
             (
                 "max_lag",
                 seconds,
-                "seconds that a group's next event may have waited, or it fails; half: a warning",
+                "the most seconds that a group's next event may wait; half of it: a warning",
             ),
-            ("max_wal", whole, "megabytes that the WAL feed may be behind"),
-            ("max_failing", seconds, "seconds for which a webhook's endpoint may have failed"),
-            ("max_locked", seconds, "seconds for which a session may keep a lock of the queue"),
-            ("max_busy", seconds, "seconds for which a worker may have had no free thread"),
-            ("max_notify", arguments.share, "the share of the queue of notifications that is full"),
+            ("max_wal", whole, "the most megabytes that the WAL feed may be behind"),
+            ("max_failing", seconds, "the most seconds for which a webhook's endpoint may fail"),
+            (
+                "max_locked",
+                seconds,
+                "the most seconds for which a session may keep a lock of the queue",
+            ),
+            ("max_busy", seconds, "the most seconds for which a worker may have no free thread"),
+            ("max_notify", arguments.share, "the highest used share of the queue of notifications"),
         ):
             parser.add_argument(
                 f"--{name.replace('_', '-')}",
@@ -81,7 +96,7 @@ class Command(QueueCommand):
         try:
             checks = examine(database_of(options["database"]), limits, options["check"])
         except (ImproperlyConfigured, CommandError) as error:
-            # It would be a warning otherwise.
+            # With its default status, the error would count as a warning.
             raise CommandError(str(error), returncode=EXIT[Status.FAILING]) from error
         status = worst(checks)
         if options["format"] == "json":

@@ -22,10 +22,10 @@ else:
 
 class Command(QueueCommand):
     help = (
-        "Move what waits in another queue's tables over, 1 000 jobs in a transaction; or, of "
-        "celery-beat, schedules. Stop that queue's producers first, and its workers; moving "
-        "again takes what came since. Messages of pg-transactional-outbox become events: first "
-        "have their subscriptions stored."
+        "Move the waiting jobs of another queue's tables, 1 000 in a transaction; or the schedules "
+        "of celery-beat. First stop the producers and workers of that queue. A second call moves "
+        "later jobs. Messages of pg-transactional-outbox become events: store their subscriptions "
+        "first."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -33,21 +33,23 @@ class Command(QueueCommand):
             "--from", dest="source", required=True, choices=[*importers.SOURCES, *AGGREGATES]
         )
         parser.add_argument(
-            "--table", type=arguments.table, help="of a transactional outbox or inbox: its name."
+            "--table", type=arguments.table, help="the table of a transactional outbox or inbox."
         )
         parser.add_argument(
             "--source",
             dest="sender",
             type=arguments.name,
-            help="of a transactional inbox: the source= that its messages are received from.",
+            help="the source= of a transactional inbox's messages.",
         )
-        parser.add_argument("--dry-run", action="store_true", help="only say what would be moved.")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="move nothing; only count the jobs."
+        )
         arguments.add_format(parser)
 
     def handle(self, *args: Any, source: str, dry_run: bool, **options: Any) -> None:
         own = {name: options[name] for name in ("table", "sender") if options[name]}
         if "table" in own and source not in AGGREGATES:
-            raise CommandError(f"--table: the tables of {source} have one name only.")
+            raise CommandError(f"--table: the tables of {source} have fixed names.")
         if "sender" in own and source != "transactional-inbox":
             raise CommandError(f"--source: {source} is no inbox.")
         try:

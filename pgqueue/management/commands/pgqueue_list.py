@@ -21,12 +21,12 @@ from pgqueue.states import Outcome, State
 
 LIMIT = 50
 LOOK_FOR = 5.0
-"""Seconds after which it looks no further, where no index finds what is sought."""
+"""The most seconds of a search that no index supports."""
 ENDED = "ended"
 
 
 class Page(NamedTuple):
-    """Ids, and where to go on; None: there are no more, or `is_cut`: of what has no order."""
+    """Ids, and the place of the next page; None: no more ids, or `is_cut`: a list without order."""
 
     ids: list[int]
     next: str | None
@@ -35,8 +35,8 @@ class Page(NamedTuple):
 
 class Command(QueueCommand):
     help = (
-        "List messages: those that live, or those that ended. However many there are, it reads a "
-        "bounded number."
+        "List live or ended messages. For any size of the tables, the command reads a bounded "
+        "number of rows."
     )
     requires_system_checks = []
 
@@ -45,17 +45,19 @@ class Command(QueueCommand):
         parser.add_argument(
             "--state",
             choices=[*State.values, *Outcome.values, ENDED],
-            help="theirs, or their outcome; 'ended': any outcome. Without it: all that live.",
+            help="the state or outcome of the messages; 'ended': any outcome (all live messages).",
         )
         parser.add_argument(
             "--limit",
             type=arguments.whole(least=1, most=STRETCH),
             default=LIMIT,
             metavar="N",
-            help="messages, at most (%(default)s).",
+            help="the most messages (%(default)s).",
         )
         parser.add_argument(
-            "--start", metavar="PLACE", help="go on where an earlier list has ended: as it says."
+            "--start",
+            metavar="PLACE",
+            help="continue an earlier list at the place that it printed.",
         )
         arguments.add_format(parser)
         arguments.add_database(parser)
@@ -80,7 +82,7 @@ class Command(QueueCommand):
 
 
 def _listings(alias: str, options: Mapping[str, Any]) -> tuple[Any, list[Listing]]:
-    """Return the table that has what is wanted, and the lists of it."""
+    """Return the table of the wanted messages, and its listings."""
     filters, state = wanted(options), options["state"]
     if state is None or state in State.values:
         filters |= {} if state is None else {"state": state}
@@ -96,7 +98,7 @@ def _read(listings: Sequence[Listing], *, limit: int, start: str | None) -> Page
     """Read lists, one after the other, up to a number of rows or for some time.
 
     Raises:
-        ValidationError: `start` is no place in them.
+        ValidationError: `start` is no place in these lists.
     """
     number, place = _parsed(start, len(listings))
     until, ids = monotonic() + LOOK_FOR, list[int]()

@@ -18,8 +18,8 @@ from pgqueue.values.names import AT_START
 
 class Command(QueueCommand):
     help = (
-        "Do each duty once that workers do beside their work: for cron, where there are none. "
-        "It waits for up to a lease where a message may have lost its worker."
+        "Do each recurring duty of workers once, for cron on a system without workers. If a "
+        "message may have lost its worker, the command waits for at most a lease."
     )
     requires_system_checks = [AT_START]
 
@@ -37,7 +37,7 @@ class Command(QueueCommand):
                 if options["format"] == "text":
                     self.stdout.write(f"{report.name:<12}{_in_words(report)}")
         except psycopg.OperationalError as error:
-            raise CommandError(f"The database can't be reached: {error}") from error
+            raise CommandError(f"The database is unreachable: {error}") from error
         if options["format"] == "json":
             self.stdout.write(json.dumps({each.name: _plain(each) for each in reports}))
         if failed := [each.name for each in reports if each.error]:

@@ -23,22 +23,24 @@ from pgqueue.worker.stopping import StopRequests
 
 class Command(QueueCommand):
     help = (
-        "Encrypt by the first of PGQUEUE['ENCRYPTION_KEYS'] all that is stored of messages under "
-        "another, and what tasks have stored in the open before they asked for it. Workers may "
-        "go on; it may be stopped, and run again. When it says that all is under the first key, "
-        "the others can be removed. Run it as the owner of the tables: other roles change no "
-        "history."
+        "Encrypt messages with the first key of PGQUEUE['ENCRYPTION_KEYS'], if another key has "
+        "encrypted them, or if they were stored before their task was encrypted. Workers may go "
+        "on. The command may be stopped and run again. When it reports that all are under the "
+        "first key, remove the other keys. Run it as the owner of the tables: other roles may not "
+        "change history."
     )
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--dry-run", action="store_true", help="only say how many.")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="change nothing; only count the messages."
+        )
         parser.add_argument(
             "--batch",
             type=arguments.whole(1),
             default=BATCH,
             metavar="N",
-            help="messages that a transaction looks at (%(default)s).",
+            help="messages that one transaction reads (%(default)s).",
         )
         arguments.add_format(parser)
         arguments.add_database(parser)

@@ -4,9 +4,9 @@ from pgqueue.states import State
 
 class Command(OperatingCommand):
     help = (
-        "Take running messages from their workers, and make them ready for others: where a worker "
-        "is known to be dead, or its run to be stuck. A run that goes on is not stopped; its "
-        "result counts for nothing."
+        "Take running messages from their workers, and make them ready for others. Use it if a "
+        "worker is dead, or a run is stuck. A run that goes on is not stopped, but its result is "
+        "ignored."
     )
     verb = "release"
     done = "released"

@@ -3,7 +3,7 @@ from pgqueue.states import State
 
 
 class Command(OperatingCommand):
-    help = "Make dead letters ready, with all attempts before them."
+    help = "Make dead letters ready, with all attempts again."
     verb = "replay"
     done = "replayed"
     otherwise = "not dead"

@@ -1,4 +1,4 @@
-"""Follow the WAL; make, drop or show what that needs."""
+"""Follow the WAL; make, drop or show its publication and slot."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ from pgqueue.worker.stopping import SIGNALS, StopRequests
 LOOK = timedelta(seconds=1)
 GRACE = timedelta(seconds=5)
 LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
-POLLED = (
-    "PGQUEUE['FEED'] is 'poll': those who publish notify readers themselves, beside this process."
-)
+POLLED = "PGQUEUE['FEED'] is 'poll': producers also notify readers themselves, beside this process."
 
 
 class Command(QueueCommand):
     help = (
         "Follow PostgreSQL's write-ahead log until SIGTERM, SIGINT or SIGHUP: give committed "
-        "events their positions, and wake idle readers. Stand by where another process does so."
+        "events their positions, and wake idle readers. Stand by if another process does so."
     )
     requires_system_checks = [AT_START]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         others = parser.add_mutually_exclusive_group()
         for name, about in (
-            ("make", "make the publication and the slot, where they are missing, and end."),
-            ("drop", "drop them, and end: no WAL is kept for the slot any more."),
-            ("status", "say what there is, and end."),
+            ("make", "make the publication and the slot, if they are missing, and end."),
+            (
+                "drop",
+                "drop both, and end: the server keeps no more WAL for the slot.",
+            ),
+            ("status", "show the publication and the slot, and end."),
             ("takeover", "end the connection that streams from the slot, and follow in its place."),
         ):
             others.add_argument(f"--{name}", action="store_true", help=about)
-        arguments.add_format(parser, "of what it says and ends.")
+        arguments.add_format(parser, "of the output.")
         arguments.add_database(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -72,7 +73,7 @@ class Command(QueueCommand):
                 "(rds_replication on Amazon RDS)."
             ) from error
         except psycopg.OperationalError as error:
-            raise CommandError(f"The database can't be reached: {error}") from error
+            raise CommandError(f"The database is unreachable: {error}") from error
         if not any(options[name] for name in ENDS):
             _run(alias)
 
@@ -81,14 +82,14 @@ def _make(connection: Connection, options: Mapping[str, Any]) -> str:
     made = slots.make(connection, settings().replication_slot, settings().publication)
     if options["format"] == "json":
         return json.dumps({"made": list(made)})
-    return f"Made {' and '.join(made)}." if made else "Both are there."
+    return f"Made {' and '.join(made)}." if made else "Both exist."
 
 
 def _drop(connection: Connection, options: Mapping[str, Any]) -> str:
     dropped = slots.drop(connection, settings().replication_slot, settings().publication)
     if options["format"] == "json":
         return json.dumps({"dropped": list(dropped)})
-    return f"Dropped {' and '.join(dropped)}." if dropped else "There is neither."
+    return f"Dropped {' and '.join(dropped)}." if dropped else "Neither exists."
 
 
 def _status(connection: Connection, options: Mapping[str, Any]) -> str:
@@ -135,7 +136,7 @@ def _takeover(connection: Connection, options: Mapping[str, Any]) -> str:
 
 
 def _ready(connection: Connection, options: Mapping[str, Any]) -> str:
-    """Say at once what would fail again and again."""
+    """Raise errors at once that would repeat at each retry."""
     known = settings()
     slots.with_publication(connection, known.replication_slot, known.publication)
     return "" if known.fed_by else POLLED

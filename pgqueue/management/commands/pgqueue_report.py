@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 class Command(SparkCommand):
     help = (
-        "Report on what has ended, with Spark: how messages ended, how long they waited and ran, "
-        "what failed, what more workers would do. Prints a summary."
+        "Make a report of the ended messages with Spark: their outcomes, waits, run times and "
+        "errors, and the effect of more workers. Print a summary."
     )
-    # What has ended is kept in memory while tables are made from it.
+    # Spark keeps the ended messages in memory while it makes tables from them.
     conf = {
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
@@ -41,16 +41,24 @@ class Command(SparkCommand):
             "--live", action="store_true", help="Read the queue itself. This is the default."
         )
         parser.add_argument(
-            "--since", type=moment, metavar="TIME", help="What ended at or after it (all)."
+            "--since",
+            type=moment,
+            metavar="TIME",
+            help="Messages that ended at or after this time (all).",
         )
-        parser.add_argument("--until", type=moment, metavar="TIME", help="What ended before (all).")
+        parser.add_argument(
+            "--until",
+            type=moment,
+            metavar="TIME",
+            help="Messages that ended before this time (all).",
+        )
         parser.add_argument(
             "--objective",
             type=objective,
             action="append",
             default=[],
             metavar="CHANNEL=SECONDS[:SHARE]",
-            help="A share of a channel's messages is to succeed within so many seconds "
+            help="A share of a channel's messages must succeed within a number of seconds "
             "(=60:0.99, for all channels that are not named). May be repeated.",
         )
         parser.add_argument("--html", type=path, metavar="FILE", help="Write a page with plots.")
@@ -61,12 +69,12 @@ class Command(SparkCommand):
             "--tables-format",
             choices=("csv", "parquet"),
             default="csv",
-            help="Of the files of --tables (%(default)s).",
+            help="The format of the files of --tables (%(default)s).",
         )
         super().add_arguments(parser)
 
     def run(self, url: str, options: Mapping[str, Any]) -> Result:
-        """Make the report, and write what is asked for."""
+        """Make the report, and write the requested files."""
         from pgqueue.spark.pipeline.material import Objective
         from pgqueue.spark.pipeline.objectives import DEFAULT
         from pgqueue.spark.pipeline.sources import Folder, Live
@@ -125,7 +133,7 @@ def _write_page(report: Report, file: Path) -> None:
 
 @contextmanager
 def _status(is_wanted: bool) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal which part of the report is being made."""
+    """Show on a terminal the part of the report that is being made."""
     if not is_wanted:
         yield lambda title: None
         return

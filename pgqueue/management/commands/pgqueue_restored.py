@@ -17,9 +17,9 @@ from pgqueue.management.databases import database_of
 
 class Command(QueueCommand):
     help = (
-        "Say that this database was restored to an earlier time, or is a copy that goes on by "
-        "itself. From now on it refuses everything that was remembered of it elsewhere: "
-        "checkpoints of Spark's streams, folders of exports, and positions of browsers."
+        "Declare that this database was restored to an earlier time, or is an independent copy. "
+        "From now on it refuses earlier positions that are stored elsewhere: checkpoints of "
+        "Spark's streams, folders of exports, and positions of browsers."
     )
     requires_system_checks = []
 
@@ -34,9 +34,9 @@ class Command(QueueCommand):
                 new = identity.renew(connection)
                 targets = [each.name for each in exports.targets(connection)]
         except psycopg.errors.InsufficientPrivilege as error:
-            raise CommandError(f"Only the owner of the tables may say this: {error}") from error
+            raise CommandError(f"Only the owner of the tables may run this: {error}") from error
         except psycopg.OperationalError as error:
-            raise CommandError(f"The database can't be reached: {error}") from error
+            raise CommandError(f"The database is unreachable: {error}") from error
         if options["format"] == "json":
             self.stdout.write(json.dumps({"identity": new, "exports": targets}))
             return

@@ -15,8 +15,8 @@ from pgqueue.operating.roles import PREFIX, script
 
 class Command(QueueCommand):
     help = (
-        "Print an SQL script that makes roles with the rights that a producer, a worker, an "
-        "operator and a reader need. Pass it to psql, as the owner of the tables."
+        "Print an SQL script that makes roles with the rights of a producer, a worker, an operator "
+        "and a reader. Run it with psql as the owner of the tables."
     )
     requires_system_checks = []
 
@@ -25,7 +25,7 @@ class Command(QueueCommand):
             "--prefix",
             type=arguments.role_prefix,
             default=PREFIX,
-            help="what the roles' names begin with (%(default)s).",
+            help="the prefix of the roles' names (%(default)s).",
         )
         arguments.add_database(parser)
 

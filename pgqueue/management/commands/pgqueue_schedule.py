@@ -19,14 +19,14 @@ from pgqueue.values.escaping import on_one_line
 
 
 class Command(QueueCommand):
-    help = "Look at schedules, pause them, and run one now."
+    help = "Show, pause and run schedules."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-        listing = verbs.add_parser("list", help="when each ticks, and what it enqueues.")
+        listing = verbs.add_parser("list", help="show the ticks and the task of each schedule.")
         arguments.add_format(listing)
-        pausing = verbs.add_parser("pause", help="have it enqueue nothing.")
-        resuming = verbs.add_parser("resume", help="have it go on with the next tick.")
+        pausing = verbs.add_parser("pause", help="stop its ticks.")
+        resuming = verbs.add_parser("resume", help="continue with the next tick.")
         running = verbs.add_parser("run", help="enqueue its message now, besides its ticks.")
         for verb in (pausing, resuming, running):
             verb.add_argument("name", type=arguments.name, metavar="NAME", help="the schedule's.")
@@ -71,7 +71,7 @@ def _run(name: str, database: str, style: str) -> str:
 
 
 def _as_text(rows: Iterable[Schedule]) -> str:
-    """Write a line for each."""
+    """Return a line for each schedule."""
     cells = [("schedule", "next", "last", "task", "when")]
     cells += [
         (

@@ -13,7 +13,7 @@ from pgqueue.management.story import as_lines, story
 
 
 class Command(QueueCommand):
-    help = "Tell the whole story of one message, whether it lives or has ended."
+    help = "Show all facts about one message, live or ended."
     requires_system_checks = []
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -26,8 +26,8 @@ class Command(QueueCommand):
         found = story(alias, id)
         if found is None:
             raise CommandError(
-                f"No message has the id {id} in {alias!r}: it was rolled back, or its history is "
-                "no longer kept."
+                f"No message has the id {id} in {alias!r}: it was rolled back, or its history has "
+                "been removed."
             )
         if options["format"] == "json":
             self.stdout.write(json.dumps(found))

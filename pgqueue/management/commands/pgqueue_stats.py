@@ -22,8 +22,8 @@ TITLES = {
 
 class Command(QueueCommand):
     help = (
-        "Say what the queue does: its channels, what came of runs by task, workers and what they "
-        "run, dead letters by their errors."
+        "Show the state of the queue: its channels, the outcomes of runs by task, the workers with "
+        "their running messages, and the dead letters by error."
     )
     requires_system_checks = []
 
@@ -34,13 +34,13 @@ class Command(QueueCommand):
             type=arguments.channel,
             default=[],
             metavar="NAME",
-            help="only this; may be repeated. Workers are all of them.",
+            help="only this channel; may be repeated. All workers are shown.",
         )
         parser.add_argument(
             "--window",
             choices=WINDOWS,
             default="hour",
-            help="how far back runs are counted (%(default)s).",
+            help="the period of the counted runs (%(default)s).",
         )
         arguments.add_format(parser)
         arguments.add_database(parser)

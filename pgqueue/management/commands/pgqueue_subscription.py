@@ -27,11 +27,14 @@ class Command(QueueCommand):
         arguments.add_database(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         for verb, help in (
-            ("list", "all subscriptions"),
-            ("sync", "store those that the code declares, as workers do when they start"),
+            ("list", "list all subscriptions"),
+            (
+                "sync",
+                "store the subscriptions that the code declares, as workers do at their start",
+            ),
             ("pause", "make no messages of events"),
-            ("resume", "go on where it was"),
-            ("delete", "make no messages any more; those that are there are left"),
+            ("resume", "continue after its last event"),
+            ("delete", "delete the subscription; its messages stay"),
         ):
             own = verbs.add_parser(verb, help=help)
             arguments.add_format(own)

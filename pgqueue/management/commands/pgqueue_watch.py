@@ -17,8 +17,8 @@ from pgqueue.management.watch.source import SnapshotSource
 
 class Command(QueueCommand):
     help = (
-        "Watch the queue in the terminal: channels, workers and what they run, runs by task, dead "
-        "letters. It needs textual: pip install 'pgqueue[watch]'."
+        "Watch the queue in the terminal: channels, workers with their running messages, runs by "
+        "task, and dead letters. It needs textual: pip install 'pgqueue[watch]'."
     )
     requires_system_checks = []
 
@@ -27,7 +27,7 @@ class Command(QueueCommand):
             "--window",
             choices=WINDOWS,
             default="hour",
-            help="how far back runs are counted (%(default)s).",
+            help="the period of the counted runs (%(default)s).",
         )
         arguments.add_database(parser)
 
@@ -43,12 +43,12 @@ class Command(QueueCommand):
             raise CommandError("pgqueue_watch needs a terminal; pgqueue_stats needs none.")
         source = SnapshotSource(alias, options["window"])
         try:
-            # What is wrong at the start is an error, and not a view that waits.
+            # An error at the start ends the command; later the view waits.
             source.look().result()
             WatchApp(source).run()
         except (DatabaseError, InterfaceError) as error:
             if lack_of(error, alias):
                 raise
-            raise CommandError(f"The database can't be used: {error}") from error
+            raise CommandError(f"The database is unusable: {error}") from error
         finally:
             source.close()

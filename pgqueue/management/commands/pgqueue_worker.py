@@ -1,4 +1,4 @@
-"""`runworker`, where another app owns that name."""
+"""`runworker` under another name, if another app has a command of that name."""
 
 from pgqueue.management.commands.runworker import Command
 

@@ -29,10 +29,8 @@ LEVELS = {0: logging.ERROR, 1: logging.INFO, 2: logging.DEBUG, 3: logging.DEBUG}
 
 
 class Command(BaseCommand):
-    help = (
-        "Run tasks until SIGTERM, SIGINT or SIGHUP. A second signal hands back at once what runs."
-    )
-    # The project's own checks are for its deployment; a worker starts many times a day.
+    help = "Run tasks until SIGTERM, SIGINT or SIGHUP. A second signal releases running tasks."
+    # Other checks of the project are for its deployment; a worker starts many times a day.
     requires_system_checks = [AT_START]
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -50,20 +48,20 @@ class Command(BaseCommand):
             type=arguments.channel,
             default=[],
             metavar="NAME",
-            help="don't serve this one.",
+            help="do not serve this channel.",
         )
         parser.add_argument(
             "--threads",
             type=arguments.whole(most=MOST_THREADS),
             metavar="N",
-            help="tasks to run at once (PGQUEUE: THREADS). 0: none; it only does duties.",
+            help="tasks to run at once (PGQUEUE: THREADS). 0: only do duties.",
         )
         parser.add_argument(
             "--processes",
             type=arguments.whole(least=1, most=MOST_PROCESSES),
             default=1,
             metavar="N",
-            help="processes, each with its own.",
+            help="processes, each with its own threads.",
         )
         parser.add_argument(
             "--async",
@@ -80,38 +78,38 @@ class Command(BaseCommand):
             "--no-duties",
             dest="duties",
             action="store_false",
-            help="leave to other workers, or to pgqueue_maintain, what is not running tasks.",
+            help="only run tasks; leave all duties to other workers or to pgqueue_maintain.",
         )
         parser.add_argument(
             "--replication",
             action="store_true",
-            help="follow the WAL, too, as pgqueue_replication does, unless another process does.",
+            help="also follow the WAL, as pgqueue_replication does, unless another process does.",
         )
         parser.add_argument(
             "--max-tasks",
             type=arguments.whole(least=1),
             metavar="N",
-            help="replace a process after it has run about so many tasks.",
+            help="replace a process after about this number of tasks.",
         )
         parser.add_argument(
             "--max-memory",
             type=arguments.whole(least=1),
             metavar="MB",
-            help="replace a process when it has grown so large.",
+            help="replace a process that uses this amount of memory.",
         )
         parser.add_argument(
             "--max-age",
             type=arguments.lasting,
             metavar="S",
-            help="replace a process about so many seconds after its start; a run goes on to its "
-            "end (with --executor spark: 3600).",
+            help="replace a process about this number of seconds after its start; a run goes on to "
+            "its end (with --executor spark: 3600).",
         )
         parser.add_argument(
             "--max-busy",
             type=arguments.lasting,
             metavar="S",
-            help="take a process for stuck, for probes, none of whose threads has been free for so "
-            "many seconds: longer than its longest task takes.",
+            help="report a process as stuck to probes if it had no free thread for this number of "
+            "seconds. Give more than the longest task takes.",
         )
         parser.add_argument(
             "--reload",
@@ -122,8 +120,8 @@ class Command(BaseCommand):
         parser.add_argument(
             "--drain",
             action="store_true",
-            help="stop when nothing is ready, running or waiting for a retry; with status 1 if "
-            "something is left that can't be claimed.",
+            help="stop when no message is ready, running or waiting for a retry; with status 1 if "
+            "messages are left that no worker can claim.",
         )
         parser.add_argument(
             "--grace",
@@ -134,13 +132,13 @@ class Command(BaseCommand):
         parser.add_argument(
             "--poll-only",
             action="store_true",
-            help="don't LISTEN; chosen by itself behind a transaction pooler.",
+            help="do not LISTEN; this is the default behind a transaction pooler.",
         )
         parser.add_argument(
             "--liveness-file",
             type=arguments.path,
             metavar="PATH",
-            help="touch this file every second while all is well, for probes.",
+            help="touch this file every second while the worker is healthy, for probes.",
         )
         port.add_arguments(parser)
         arguments.add_database(parser)
@@ -159,10 +157,10 @@ class Command(BaseCommand):
         configure_logging(level)
         config = self._configuration(options)
         try:
-            # Before any process is started: it would be started again and again.
+            # Check before the first process: the supervisor would restart it again and again.
             connect(config.database, name="supervisor").close()
         except psycopg.OperationalError as error:
-            raise CommandError(f"The database can't be reached: {error}") from error
+            raise CommandError(f"The database is unreachable: {error}") from error
         if options["executor"]:
             if not cluster.run(config, options, level=level):
                 sys.exit(STATUS)
@@ -229,7 +227,7 @@ class Command(BaseCommand):
 
 
 def _services(options: dict[str, Any]) -> list[Callable[[str], Service]]:
-    """Return the services that each process has beside those of a worker."""
+    """Return the services that each process has beside a worker's own services."""
     if not options["replication"]:
         return []
     from pgqueue.replication.feed import WalFeed

@@ -1,1 +1,1 @@
-"""The live view of a queue in a terminal. It needs textual, which comes with the extra `watch`."""
+"""The live view of a queue in a terminal; it needs textual, from the extra `watch`."""

@@ -1,4 +1,4 @@
-"""The live view: four tables, which keys sort and filter."""
+"""The live view: four tables, which the user sorts and filters by keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pgqueue.management.watch.source import SnapshotSource
 from pgqueue.values.escaping import on_one_line
 
 EVERY = 1.0
-"""Seconds between the end of a look and the next one."""
+"""Seconds between the end of a read and the next one."""
 TITLES = {
     "channels": "Channels",
     "workers": "Workers",
@@ -37,7 +37,7 @@ Line = Sequence[str]
 
 
 class Story(ModalScreen[None]):
-    """All that is known of one message."""
+    """The screen with all facts about one message."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Close"),
@@ -49,13 +49,13 @@ class Story(ModalScreen[None]):
         self.lines = lines
 
     def compose(self) -> ComposeResult:
-        """Make what it has."""
+        """Yield the widgets of the screen."""
         with VerticalScroll():
             yield Static("\n".join(self.lines), markup=False)
 
 
 class LiveTable(DataTable[Text]):
-    """Lines that keep the cursor where it was, though they are read anew each second."""
+    """A table that keeps its cursor although its lines are replaced each second."""
 
     def __init__(self, name: str) -> None:
         super().__init__(id=name, cursor_type="row", zebra_stripes=True)
@@ -63,14 +63,14 @@ class LiveTable(DataTable[Text]):
         self.lines: Sequence[Line] = ()
         self.shown: Sequence[Line] = ()
         self.column: int | None = None
-        """By which it is sorted; None: as it is read."""
+        """The column that sorts the table; None: the order of the read."""
 
     def on_mount(self) -> None:
-        """Give it its columns."""
+        """Add the columns."""
         self.add_columns(*HEADS[self.part])
 
     def show(self, sought: str) -> None:
-        """Show the lines in which a text is."""
+        """Show the lines that contain a text."""
         shown = [line for line in self.lines if sought in " ".join(line).lower()]
         if self.column is not None:
             column = self.column
@@ -79,7 +79,7 @@ class LiveTable(DataTable[Text]):
         self.shown = shown
         self.clear()
         for line in shown:
-            # As text: a channel may be called "[b]".
+            # Use Text, without markup: a channel may be called "[b]".
             self.add_row(*(Text(short(cell)) for cell in line))
         same = [n for n, line in enumerate(shown) if before and line[0] == before[0]]
         if same:
@@ -97,8 +97,8 @@ class WatchApp(App[None]):
     """The live view of a queue.
 
     Args:
-        source: of what it shows.
-        every: seconds between two looks.
+        source: the source of its data.
+        every: the seconds between two reads.
     """
 
     TITLE = "pgqueue"
@@ -128,7 +128,7 @@ class WatchApp(App[None]):
         self.sought = ""
 
     def compose(self) -> ComposeResult:
-        """Make what it has."""
+        """Yield the widgets of the view."""
         yield Static(id="state", markup=False)
         yield Input(id="filter", placeholder="a channel, a task, an error …")
         with VerticalScroll():
@@ -138,17 +138,17 @@ class WatchApp(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Start to read the queue."""
         self.table("channels").focus()
         self.run_worker(self._look_on(), exit_on_error=True)
 
     async def _look_on(self) -> None:
-        """Look again and again; where the database is away, say so, and go on."""
+        """Read the queue again and again; if the database is unreachable, show this and go on."""
         while True:
             try:
                 seen = await asyncio.wrap_future(self.source.look())
             except (Error, PGQueueError) as error:
-                self._say(f"The database can't be used; trying again: {error}", is_lost=True)
+                self._say(f"The database is unusable; trying again: {error}", is_lost=True)
             else:
                 self._show(seen)
             await asyncio.sleep(self.every)
@@ -181,7 +181,7 @@ class WatchApp(App[None]):
     # --- Keys
 
     def action_sort(self) -> None:
-        """Sort the table that has the focus by its next column; behind the last, as it was read."""
+        """Sort the focused table by its next column; then by the order of the read."""
         if isinstance(self.focused, LiveTable):
             table = self.focused
             following = 0 if table.column is None else table.column + 1
@@ -189,20 +189,20 @@ class WatchApp(App[None]):
             table.show(self.sought.lower())
 
     def action_filter(self) -> None:
-        """Let one type what to look for."""
+        """Open the input for a filter."""
         field = self.query_one("#filter", Input)
         field.add_class("open")
         field.focus()
 
     def action_unfilter(self) -> None:
-        """Show everything again."""
+        """Remove the filter."""
         field = self.query_one("#filter", Input)
         field.value = ""
         field.remove_class("open")
         self.table("channels").focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show what has the text."""
+        """Show the lines that contain the text."""
         self.sought = event.value
         self._filter()
 
@@ -210,7 +210,7 @@ class WatchApp(App[None]):
         """Go back to the tables."""
         self.table("channels").focus()
 
-    # What asks the database is a worker: a server that is silent must not keep keys waiting.
+    # A worker of textual asks the database, so that a silent server does not block the keys.
 
     def action_turn(self) -> None:
         """Pause the channel under the cursor, or resume it."""
@@ -232,7 +232,7 @@ class WatchApp(App[None]):
         self.action_open()
 
     def action_open(self) -> None:
-        """Open a message of the line under the cursor: the newest dead letter, or one that runs."""
+        """Open a message of the line under the cursor: the newest dead letter, or a running one."""
         table = self.focused
         id = self._message(table) if isinstance(table, LiveTable) else None
         if id is None:
@@ -244,7 +244,7 @@ class WatchApp(App[None]):
         try:
             found = await asyncio.wrap_future(self.source.story(id))
         except (Error, PGQueueError) as error:
-            self._say(f"Message {id} can't be read: {error}", is_lost=True)
+            self._say(f"Reading message {id} failed: {error}", is_lost=True)
             return
         gone = [f"No message has the id {id} any more."]
         await self.push_screen(Story(gone if found is None else list(as_lines(found))))
@@ -263,7 +263,7 @@ class WatchApp(App[None]):
 
 
 def _order(cell: str) -> tuple[Any, ...]:
-    """Return what a cell is sorted by: numbers before texts, and the greatest first."""
+    """Return the sort key of a cell: numbers before texts, the greatest number first."""
     number = cell.lstrip("~").split(" ")[0]
     try:
         return (0, -float(number), cell)

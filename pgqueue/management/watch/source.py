@@ -1,4 +1,4 @@
-"""Where the live view has its data from: one connection, in a thread of its own."""
+"""The data source of the live view: one connection, in a separate thread."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from pgqueue.operating.channels import Channel
 T = TypeVar("T")
 
 LONGEST = "10s"
-"""The statement_timeout: a view of each second needs no answer that takes longer."""
+"""The statement_timeout: a view of each second needs no slower answer."""
 PATIENCE = 2.0
-"""Seconds that the last statement has to end. Behind a silent network it may never."""
+"""The most seconds to wait for the last statement, which a silent network may never end."""
 
 
 class SnapshotSource:
-    """Asks the database, one question after the other.
+    """Reads the database, one request after the other.
 
-    An error leaves no broken connection behind: the next question opens another one.
+    After an error the next request opens a new connection.
 
     Args:
-        alias: the database.
-        window: how far back runs are counted.
+        alias: the alias of the database.
+        window: the period of the counted runs.
     """
 
     def __init__(self, alias: str, window: str) -> None:
@@ -38,25 +38,26 @@ class SnapshotSource:
         self._window = window
         self._connection: Any = None
         self._questions: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        # Django's connections belong to threads: one thread has one. A daemon: see PATIENCE.
+        # Django's connections belong to threads, so one thread has one connection. The thread is a
+        # daemon: see PATIENCE.
         self._thread = Thread(target=self._answer, name="pgqueue-watch", daemon=True)
         self._thread.start()
 
     def look(self) -> Future[WatchSnapshot]:
-        """Look at the queue."""
+        """Return the state of the queue."""
         return self.ask(lambda: snapshot.look(self.alias, self._window))
 
     def story(self, id: int) -> Future[Mapping[str, Any] | None]:
-        """Return what is known of a message."""
+        """Return the facts about a message."""
         return self.ask(lambda: story(self.alias, id))
 
     def turn(self, channel: str, *, is_paused: bool) -> Future[bool]:
-        """Resume a channel that is paused, or else pause it."""
+        """Resume a paused channel, or pause another one."""
         it = Channel(channel, database=self.alias)
         return self.ask(it.resume if is_paused else it.pause)
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
-        """Have the thread ask something."""
+        """Let the thread run a function; return the future of its result."""
         future: Future[T] = Future()
 
         def answer() -> None:

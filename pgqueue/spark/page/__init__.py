@@ -1,4 +1,4 @@
-"""The report as one HTML page, which needs nothing beside it: no network, no script, no font."""
+"""The report as one self-contained HTML page: without network, scripts and fonts."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ SECTIONS = {
     "change_points": future.changes,
     "forecast": future.forecast,
 }
-"""What is on the page, by the table without which it is left out."""
+"""The sections of the page, by their tables. A section without its table is left out."""
 _JOINTS = re.compile(r"([._/@:-])(?=\w)")
 
 
 def render(report: Report) -> str:
     """Return a report as an HTML document.
 
-    What an empty table is about gets a sentence that says why it is empty; what a table is about
-    that the report doesn't have gets none.
+    A section whose table is empty gets a sentence with the reason. A section whose table is missing
+    in the report is left out.
     """
     data = Data(report)
     sections = [section(data) for table, section in SECTIONS.items() if table in report.tables]
@@ -48,7 +48,7 @@ def render(report: Report) -> str:
 def _template() -> Template:
     environment = Environment(
         loader=PackageLoader(__name__),
-        # Texts of errors contain anything.
+        # Texts of errors may contain markup.
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -59,7 +59,7 @@ def _template() -> Template:
 
 
 def _breakable(text: str) -> Markup:
-    """Let a long name break after its dots and underscores."""
+    """Return a name with possible line breaks after its dots and underscores."""
     return Markup(_JOINTS.sub(r"\1<wbr>", str(escape(text))))  # noqa: S704
 
 

@@ -1,4 +1,4 @@
-"""Axes: where a value lies between 0 and 1, and the ticks that people expect there."""
+"""Axes: the place of a value between 0 and 1, and the usual ticks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pgqueue.spark.page import units
 
 DURATIONS = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.1, 1, 10, 60, 600, 3_600, 86_400, 864_000)
-"""The ticks of an axis of durations: as powers of ten, but for minutes, hours and days. Seconds."""
+"""The ticks of an axis of durations, in seconds: powers of ten, then minutes, hours and days."""
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 STEPS = (
     *(1, 2, 5, 10, 15, 30),
@@ -28,11 +28,11 @@ class Tick(NamedTuple):
     """0 is the beginning of the axis, 1 its end."""
     label: str
     is_second: bool = False
-    """Whether it may be left out where there is little room."""
+    """Whether the tick may be left out on a narrow page."""
 
 
 class Axis(NamedTuple):
-    """What values an axis shows, from `low` to `high`."""
+    """The values of an axis, from `low` to `high`."""
 
     low: float
     high: float
@@ -40,7 +40,7 @@ class Axis(NamedTuple):
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """Return where a value lies; one beyond the axis is at its end."""
+        """Return the place of a value; a value beyond the axis is at its end."""
         low, high = self.low, self.high
         if self.is_log:
             low, high, value = math.log(low), math.log(high), math.log(max(value, low))
@@ -94,7 +94,7 @@ def of_time(since: datetime, until: datetime, most: int = 8) -> Axis:
     axis = Axis(low, high).with_ticks(ticks, _time)
     days = [number for number, at in enumerate(ticks) if at % DAY == 0]
     if days and days[0] % 2:
-        # Where there is little room, the days stay.
+        # On a narrow page, the days stay.
         axis = axis._replace(
             ticks=[each._replace(is_second=not each.is_second) for each in axis.ticks]
         )

@@ -1,4 +1,4 @@
-"""Flows: how long they took, and where their critical paths waited."""
+"""Flows: their durations, and the waits on their critical paths."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def flows(data: Data) -> Section:
         "flows",
         "Flows",
         title,
-        "The dots say within what time half, 95 % and all of the flows of a name ended. What makes "
-        "a flow last is its critical path: each message on it was the last to end of those that "
-        "the next one waited for. The bars say how long these waited for others, were ready and "
-        "had not begun, and ran.",
+        "The dots show the times within which half, 95 % and all of the flows of a name ended. The "
+        "critical path decides the duration of a flow: each message on it was the last parent of "
+        "the next one to end. The bars show how long these messages waited for parents, were "
+        "ready, and ran.",
         figures,
         [
             table(f"By flow{some}", rows),

@@ -1,4 +1,4 @@
-"""What would have been, what changed, and what may come."""
+"""The sections about the simulation, changes and the forecast."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from pgqueue.spark.page.timeline import MOST, NO_BACKLOG, lines, merged
 from pgqueue.spark.pipeline.forecast import LEAST, WIDEST
 
 PLOTS = 6
-"""Plots of tasks that changed."""
+"""The most plots of tasks that changed."""
 WITHIN = 0.2
-"""How far the simulation of the past may be from the past itself."""
+"""The highest relative error of the simulation of the past."""
 
 
 def what_if(data: Data) -> Section:
-    """Return the section about what other settings would have done."""
+    """Return the section about the effects of other settings."""
     rows = data.rows("what_if")
     if not rows:
         return empty(
@@ -46,8 +46,8 @@ def what_if(data: Data) -> Section:
         "what-if",
         "What if",
         _best(rows) if _fits(data) else "The simulation does not fit the past",
-        "Each line replays the real arrivals and run times with one thing changed. The dots say "
-        f"within what time half and 99 % of the messages would have begun. "
+        "Each line replays the real arrivals and run times with one setting changed. The dots show "
+        "the times within which half and 99 % of the messages would have begun. "
         f"{_window(data)}{_trust(data)}",
         [
             Rows(
@@ -62,7 +62,7 @@ def what_if(data: Data) -> Section:
 
 
 def _window(data: Data) -> str:
-    """Return of which time the arrivals are: the busiest, if there are too many to replay all."""
+    """Return a sentence with the time of the arrivals, if only the busiest time is replayed."""
     simulation = data.facts.get("simulation") or {}
     since, until = simulation.get("since"), simulation.get("until")
     if since is None or until is None:
@@ -131,7 +131,7 @@ def changes(data: Data) -> Section:
             "A change is a lasting one of a task's median, and not the spread of its runs.",
         )
     slower = [row for row in rows if (row["ratio"] or 0) > 1]
-    # A third of the time is as large a change as three times.
+    # A change to a third is as large as a change to three times.
     rows = sorted(rows, key=lambda row: -abs(math.log(row["ratio"] or 1)))
     most = rows[0]
     ratio = most["ratio"] or 1
@@ -149,7 +149,7 @@ def changes(data: Data) -> Section:
 
 
 def _drawn(rows: Sequence[Values]) -> str:
-    """Return a sentence that says that not every task is drawn."""
+    """Return a sentence that names the drawn tasks, if not every task is drawn."""
     number = len({row["task"] for row in rows})
     return f" The {PLOTS} tasks of {number} that changed most are drawn." if number > PLOTS else ""
 
@@ -192,7 +192,7 @@ def _change(task: str, durations: Sequence[Values], found: Sequence[Values]) -> 
 
 
 def forecast(data: Data) -> Section:
-    """Return the section about the backlog that is to be expected."""
+    """Return the section about the expected backlog."""
     rows = data.rows("forecast")
     coming = [row for row in rows if row["kind"] == "forecast"]
     if not coming:
@@ -213,21 +213,21 @@ def forecast(data: Data) -> Section:
         "forecast",
         "Forecast",
         title,
-        "The line goes on with what the hours of the day and the trend were like; most of what "
-        "comes should lie in the band around it. It knows nothing of what you plan.",
+        "The line continues the usual course of a day and the trend. Most of the future values "
+        "should lie in the band around it. The forecast does not know your plans.",
         [_forecast(rows, coming)],
         [table("Forecast", coming, without=("kind",), shown=0)],
     )
 
 
 def _why_none(data: Data) -> str:
-    """Return why there is no forecast."""
+    """Return the reason for a missing forecast."""
     if data.facts.get("has_live") is False:
         return NO_BACKLOG
     if (data.facts.get("bucket_s") or 0) > WIDEST:
         return (
-            f"It needs intervals of {units.seconds(WIDEST)} at most, and those of this report are "
-            "longer: choose a later --since."
+            f"It needs intervals of {units.seconds(WIDEST)} at most, but this report has longer "
+            "ones: choose a later --since."
         )
     return f"It needs more of the past: {LEAST} days at least."
 

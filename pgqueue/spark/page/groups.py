@@ -1,4 +1,4 @@
-"""What ran: by channel, by task and by key."""
+"""The sections about channels, tasks and keys."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pgqueue.spark.page.tables import table
 from pgqueue.spark.pipeline.rates import KEYS
 
 DETAILS = ("succeeded", "wait_p95_s", "run_p95_s")
-"""Columns of groups that only the files have: a row is to fit the page."""
+"""Columns of groups that only the files have: a row must fit the page."""
 ROWS = 12
-"""Names in one plot."""
+"""The most names in one plot."""
 LOOKS = ("c1", "c4", "c2")
 
 
@@ -41,8 +41,8 @@ def channels(data: Data) -> Section:
         "channels",
         "Channels",
         title,
-        "The dots say within what time half, 95 % and 99 % of a channel's messages began. The "
-        "scale is logarithmic.",
+        "The dots show the times within which half, 95 % and 99 % of a channel's messages began. "
+        "The scale is logarithmic.",
         [percentiles("Wait by channel", rows, "channel", "wait")],
         [table("By channel", rows, without=DETAILS)],
     )
@@ -66,8 +66,8 @@ def tasks(data: Data) -> Section:
         "tasks",
         "Tasks",
         title,
-        "A bar is a task's part of the time that all runs took together. The dots say within "
-        "what time half, 95 % and 99 % of its runs ended.",
+        "A bar is a task's share of the total run time. The dots show the times within which half, "
+        "95 % and 99 % of its runs ended.",
         figures,
         [table(caption, found, without=DETAILS) for caption, found in tables if found],
     )
@@ -81,7 +81,7 @@ def _shares_of(rows: Sequence[Values]) -> Sequence[Values]:
 
 
 def keys(data: Data) -> Section:
-    """Return the section about keys: tenants, users, whatever they stand for."""
+    """Return the section about keys, such as tenants or users."""
     noisiest, rows = data.rows("noisiest_keys"), data.rows("by_key")
     if not noisiest and not rows:
         return empty(
@@ -138,11 +138,11 @@ def percentiles(title: str, rows: Sequence[Values], name: str, of: str) -> Rows:
 def of_all(
     rows: Sequence[object], *, known: int = 0, most: int = 0, drawn: int = ROWS, word: str = "first"
 ) -> str:
-    """Return the part of a title that says that not every row is drawn.
+    """Return the part of a title that names the drawn rows, if not every row is drawn.
 
     Args:
-        known: how many there are, if the table has only some of them.
-        most: how many the table has at most: there may be more.
+        known: the number of all rows, if the table has only some of them.
+        most: the most rows of the table; if it is reached, more may exist.
     """
     number = max(known, len(rows))
     more = " or more" if 0 < most <= number else ""
@@ -156,7 +156,7 @@ def _percentiles(row: Values, axis: Axis, name: str, columns: Sequence[str]) -> 
 
 
 def _shares(rows: Sequence[Values], number: int) -> Rows:
-    """Return the bars of the tasks that ran longest, of so many tasks."""
+    """Return the bars of the tasks with the longest run time, out of `number` tasks."""
     drawn = rows[:ROWS]
     axis = axes.from_zero([row["share"] for row in drawn], units.share)
     return Rows(

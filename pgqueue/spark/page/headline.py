@@ -1,4 +1,4 @@
-"""The first lines: how the queue does, in words and in the few numbers that matter."""
+"""The first lines: the state of the queue, in words and in the most important numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgqueue.spark.page.sections import counted, listed, shortened
 
 
 class Card(NamedTuple):
-    """A number that matters."""
+    """An important number."""
 
     label: str
     value: str
@@ -21,7 +21,7 @@ class Card(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """What stands at the top of the page."""
+    """The texts and numbers at the top of the page."""
 
     title: str
     period: str
@@ -31,7 +31,7 @@ class Headline(NamedTuple):
 
 
 def headline(data: Data) -> Headline:
-    """Return what stands at the top of the page."""
+    """Return the texts and numbers at the top of the page."""
     facts = data.facts
     title = str(facts.get("title") or "How the queue does")
     cards = _cards(data) if data.summary["messages"] else []

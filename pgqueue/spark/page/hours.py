@@ -1,4 +1,4 @@
-"""The rhythm of the days: which hours are busy."""
+"""The section about the busy hours of the days."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from pgqueue.spark.page.tables import table
 
 HOUR = 3_600
 MOST = 35
-"""Days of the heat map: the last ones, if there are more."""
+"""The most days of the heat map: the last ones."""
 GAP = 0.08
-"""Between two bars, as a part of an hour."""
+"""The space between two bars, as a part of an hour."""
 
 Hours = dict[tuple[datetime, int], float]
 """Arrivals by the beginning of a day and the hour."""
@@ -29,7 +29,7 @@ def hours(data: Data) -> Section:
     busiest = highest(rows, "messages")
     if busiest is None or not busiest["messages"]:
         return empty("hours", "Hours", "No hour was busy", "No message ended in this period.")
-    # Longer buckets say nothing of single hours.
+    # Longer buckets have no figures of single hours.
     arrived = _arrivals(data) if (data.facts.get("bucket_s") or 0) <= HOUR else {}
     if len({day for day, _ in arrived}) > 1 and max(arrived.values()):
         (day, hour), most = max(arrived.items(), key=lambda each: each[1])

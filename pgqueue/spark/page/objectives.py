@@ -1,4 +1,4 @@
-"""Objectives of channels, and how fast their error budgets were spent."""
+"""Objectives of channels, and the burn rates of their error budgets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pgqueue.spark.page.sections import Section, counted, empty, listed, shorten
 from pgqueue.spark.page.tables import table
 
 LINES = 5
-"""Channels in one plot: more lines can't be told apart."""
+"""The most channels in one plot: more lines are hard to distinguish."""
 
 
 def missed(data: Data) -> list[str]:
@@ -78,7 +78,7 @@ def objectives(data: Data) -> Section:
 
 
 def _budgets(rows: Sequence[Values]) -> Rows:
-    """Return the bars of the channels that spent most of their budgets."""
+    """Return the bars of the channels that spent the largest part of their budgets."""
     worst = sorted(rows, key=lambda row: 2.0 if row["budget_left"] is None else row["budget_left"])
     drawn = worst[:ROWS]
     spent = [1 - row["budget_left"] if row["budget_left"] is not None else None for row in drawn]
@@ -107,7 +107,7 @@ def _budget(row: Values, used: float | None, axis: Axis) -> Row:
 
 
 def _burn(data: Data) -> list[Plot]:
-    """Return the plot of burn rates of the worst channels, if there are two hours at least."""
+    """Return the plot of the worst channels' burn rates, if the report has at least two hours."""
     worst = sorted(data.rows("slo"), key=lambda row: -(row["worst_burn"] or 0))
     known = {row["channel"] for row in data.rows("slo_burn")}
     names = [name for name in dict.fromkeys(row["channel"] for row in worst) if name in known]

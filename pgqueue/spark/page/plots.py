@@ -1,10 +1,10 @@
-"""Plots as values: paths for the templates to draw, and the words around them.
+"""Plots as values: paths for the templates to draw, and their texts.
 
-They are drawn by hand, as SVG paths in a square of 1 000 by 1 000 that is stretched to the width of
-the page; strokes keep their width, and all text is HTML beside it. So one page fits a phone and a
-desktop, follows dark mode by CSS, and is printed sharply. Matplotlib bakes colours and widths into
-its SVG; pygal loads its script from another host, and scales its text with the picture; Altair
-needs a browser's engine of 60 MB to make SVG without one.
+Plots are SVG paths in a square of 1 000 by 1 000 that is stretched to the width of the page.
+Strokes keep their width, and all text is HTML beside the square. So one page fits a phone and a
+desktop, follows dark mode by CSS, and prints sharply. Matplotlib writes fixed colours and widths
+into its SVG. Pygal loads its script from another host, and scales its text with the picture.
+Altair needs a browser's engine of 60 MB to make SVG.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Point = tuple[float, float]
 
 
 class Mark(NamedTuple):
-    """One path, how it looks (classes of CSS), and what it says under the pointer."""
+    """One path, its look (classes of CSS), and its text under the pointer."""
 
     path: str
     look: str
@@ -39,16 +39,16 @@ class Series(NamedTuple):
     name: str
     look: str
     text: str = ""
-    """What is beside the name until the pointer chooses a place."""
+    """The text beside the name until the pointer chooses a place."""
 
 
 class Readout(NamedTuple):
-    """What the legend says at each place."""
+    """The texts of the legend at each place."""
 
     at: Sequence[float]
     times: Sequence[str]
     texts: Sequence[Sequence[str]]
-    """Of each series, the text at each place."""
+    """The texts of each series, one for each place."""
 
 
 class Plot(NamedTuple):
@@ -56,7 +56,7 @@ class Plot(NamedTuple):
 
     title: str
     description: str
-    """What one sees, for those who don't see it."""
+    """A description of the plot for screen readers."""
     x: Axis
     y: Axis
     marks: Sequence[Mark]
@@ -73,7 +73,7 @@ class Row(NamedTuple):
     value: str
     marks: Sequence[Mark]
     more: Sequence[tuple[str, str]] = ()
-    """What is shown on demand: pairs of a label and a text."""
+    """The details, which are shown on demand: pairs of a label and a text."""
     note: str = ""
 
 
@@ -107,7 +107,7 @@ class Grid(NamedTuple):
 def points(
     x: Axis, y: Axis, at: Iterable[datetime], values: Iterable[float | None]
 ) -> list[Point | None]:
-    """Return where values lie in the drawing; none where a value is missing."""
+    """Return the points of values in the drawing; None for a missing value."""
     return [
         None if value is None else (x.place(each.timestamp()) * SIZE, (1 - y.place(value)) * SIZE)
         for each, value in zip(at, values, strict=True)
@@ -115,9 +115,9 @@ def points(
 
 
 def line(found: Sequence[Point | None]) -> str:
-    """Return a path from point to point, with gaps where they are missing."""
+    """Return a path from point to point, with gaps at missing points."""
     return " ".join(
-        # A point alone between two gaps would not be seen as a line.
+        # A single point between two gaps would be invisible as a line.
         dot(*run[0]) if len(run) == 1 else f"M{'L'.join(map(_xy, run))}"
         for run in _runs(found)
     )
@@ -183,7 +183,7 @@ def span(axis: Axis, values: Sequence[float | None], looks: Sequence[str]) -> li
 
 
 def readout(x: Axis, at: Sequence[datetime], texts: Sequence[Sequence[str]]) -> Readout:
-    """Return what the legend says at each of these times."""
+    """Return the texts of the legend at some times."""
     places = [round(x.place(each.timestamp()), 4) for each in at]
     return Readout(places, [units.when(each) for each in at], texts)
 
@@ -200,7 +200,7 @@ def _runs(found: Sequence[Point | None]) -> list[list[Point]]:
 
 
 def _width(run: Sequence[Point]) -> float:
-    """Return how far a value reaches: as far as from the one before it."""
+    """Return the width of the last value: the distance from the value before it."""
     return run[-1][0] - run[-2][0] if len(run) > 1 else 0
 
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What no HTML may contain."""
+"""The characters that HTML must not contain."""
 
 
 class Data:
-    """What a report says."""
+    """The rows and facts of a report."""
 
     def __init__(self, report: Report) -> None:
         self.facts: Row = {name: plain(value) for name, value in report.facts.items()}
@@ -31,7 +31,7 @@ class Data:
 
     @property
     def summary(self) -> Row:
-        """The one row of totals, with 0 messages where there is none."""
+        """The row of totals; without one, a row with 0 messages."""
         return next(iter(self.rows("summary")), {"messages": 0})
 
 
@@ -43,10 +43,10 @@ def _rows(frame: pd.DataFrame) -> list[Row]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of pandas or numpy as Python's own, and a missing one as None.
+    """Return a value of pandas or numpy as a plain Python value, and a missing one as None.
 
-    Times without a zone are in UTC. What is infinite is missing, too: nothing shows it. Control
-    characters are replaced.
+    Times without a zone are in UTC. An infinite number becomes None, since no plot can show it.
+    Control characters are replaced.
     """
     if isinstance(value, Mapping):
         return {name: plain(each) for name, each in value.items()}
@@ -66,11 +66,11 @@ def plain(value: Any) -> Any:
 
 
 def total(rows: Sequence[Row], column: str) -> float:
-    """Return the sum of a column; what is missing counts nothing."""
+    """Return the sum of a column; a missing value counts as 0."""
     return float(sum(row[column] or 0 for row in rows))
 
 
 def highest(rows: Sequence[Row], column: str) -> Row | None:
-    """Return the row with the highest value of a column, if any has one."""
+    """Return the row with the highest value of a column; None: no row has a value."""
     known = [row for row in rows if row[column] is not None]
     return max(known, key=lambda row: row[column], default=None)

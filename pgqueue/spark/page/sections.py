@@ -1,4 +1,4 @@
-"""A section of the page: what was found, how to read it, and what shows it."""
+"""A section of the page: a finding, an explanation, and plots and tables."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ NO_NAME = "(none)"
 
 @dataclass(frozen=True)
 class Section:
-    """What the template shows of one subject."""
+    """The part of the page about one subject."""
 
     key: str
     label: str
-    """In the table of contents."""
+    """The entry in the table of contents."""
     title: str
     """The finding, a sentence without its full stop."""
     how: str = ""
-    """How to read it."""
+    """The explanation of the plots."""
     figures: Sequence[Plot | Rows | Grid] = ()
     tables: Sequence[Table] = ()
     needs_attention: bool = False
     is_empty: bool = False
-    """Then `how` says why."""
+    """Whether the section is empty; then `how` gives the reason."""
 
 
 def empty(key: str, label: str, title: str, why: str) -> Section:
-    """Return a section that has nothing to show.
+    """Return a section without plots.
 
     Args:
-        why: a sentence.
+        why: the reason, a sentence.
     """
     return Section(key, label, title, why, is_empty=True)
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:
-    """Return names with commas and an "and", and how many others there are."""
+    """Return names with commas and an "and", and the number of further names."""
     if len(names) > most:
         return f"{', '.join(names[:most])} and {len(names) - most} more"
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,4 +1,4 @@
-"""Tables as the page shows them: the first rows, the others on demand."""
+"""The tables of the page: the first rows, and the other rows on demand."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pgqueue.spark.page import units
 from pgqueue.spark.page.rows import Row
 
 SHOWN = 15
-"""Rows that are seen at once."""
+"""The rows that are shown at first."""
 MOST = 200
-"""Rows in the page at all; the files of the report have all."""
+"""The most rows of a table in the page; the files of the report have all rows."""
 
 LABELS: Mapping[str, str] = {
     "at": "time (UTC)",
@@ -26,11 +26,11 @@ LABELS: Mapping[str, str] = {
     "retries_per_message": "a message",
     "usual_retries_per_message": "usually",
 }
-"""Headings that aren't just the name of the column."""
+"""Headings that differ from the column's name."""
 
 
 class Cell(NamedTuple):
-    """A text, and the class of CSS that says how it is set."""
+    """A text and its class of CSS."""
 
     text: str
     look: str
@@ -53,11 +53,11 @@ def table(
     without: Sequence[str] = (),
     shown: int = SHOWN,
 ) -> Table:
-    """Return a table of these rows, each column in its own unit.
+    """Return a table of some rows, each column in its own unit.
 
     Args:
-        without: columns that are left out.
-        shown: how many rows are seen at once.
+        without: the columns to leave out.
+        shown: the number of rows that are shown at first.
     """
     names = [name for name in (rows[0] if rows else ()) if name not in without]
     headings = [Cell(_heading(name), _look(rows, name)) for name in names]

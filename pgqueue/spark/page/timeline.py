@@ -23,10 +23,10 @@ from pgqueue.spark.page.sections import Section, counted, empty
 from pgqueue.spark.page.tables import table
 
 MOST = 400
-"""Points of a line: a wider screen would not show more."""
+"""The most points of a line: a screen would not show more."""
 PERIODS = ((1, "second"), (60, "minute"), (3_600, "hour"), (86_400, "day"))
 NO_BACKLOG = (
-    "An export lacks the messages that still wait, so it can't say how many did: for the backlog "
+    "An export lacks the messages that still wait, so their number is unknown. For the backlog "
     "and its forecast, make the report of the queue itself."
 )
 MERGED: dict[str, Callable[[list[Any]], Any]] = {
@@ -35,7 +35,7 @@ MERGED: dict[str, Callable[[list[Any]], Any]] = {
     "wait_p50_s": median,
     "wait_p99_s": max,
 }
-"""How neighbouring buckets become one point; other numbers by their mean, texts by the first."""
+"""The functions that merge neighbouring buckets; other numbers take the mean, texts the first."""
 
 
 def timeline(data: Data) -> Section:
@@ -59,8 +59,8 @@ def timeline(data: Data) -> Section:
     until = rows[-1]["at"] + timedelta(seconds=bucket)
     x = axes.of_time(rows[0]["at"], until)
     how = (
-        f"Each point is an interval of {units.seconds(bucket)}, times are in UTC. Where arrivals "
-        "stay above what ends, the backlog grows, and so does the wait."
+        f"Each point is an interval of {units.seconds(bucket)}, times are in UTC. While more "
+        "messages arrive than end, the backlog and the wait grow."
     )
     if not has_live:
         how += f" {NO_BACKLOG}"
@@ -167,9 +167,9 @@ def lines(
     """Return a plot of some series over the same times.
 
     Args:
-        label: how a value is written.
-        at_rest: what is beside each name until the pointer chooses a time.
-        filled: how many series, from the first, have their area filled.
+        label: the function that formats a value.
+        at_rest: the texts beside the names until the pointer chooses a time.
+        filled: the number of series, from the first, with a filled area.
     """
     places = {name: points(x, y, at, values) for name, values in series.items()}
     looks = [f"c{colour}" for colour in colours]
@@ -197,7 +197,7 @@ def lines(
 
 
 def merged(rows: Sequence[Row], most: int) -> Sequence[Row]:
-    """Return not more than so many rows, each for some that follow each other."""
+    """Return at most `most` rows; each merges some neighbouring rows."""
     size = -(-len(rows) // most)
     if size <= 1:
         return rows

@@ -1,4 +1,4 @@
-"""What went wrong: errors, and storms of retries."""
+"""The sections about errors and storms of retries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pgqueue.spark.page.tables import table
 from pgqueue.spark.pipeline.errors import CLUSTERS
 
 NARROWEST = 0.006
-"""The width of a storm at least, or a short one would not be seen."""
+"""The least width of a storm, so that a short one is visible."""
 
 
 def errors(data: Data) -> Section:

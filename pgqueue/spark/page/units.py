@@ -1,4 +1,4 @@
-"""Numbers, durations, shares and times as people read them. A missing value is a dash."""
+"""Readable texts of numbers, durations, shares and times. A missing value is a dash."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def seconds(value: float | None) -> str:
     if value < 0:
         return f"{MINUS}{seconds(-value)}"
     for size, unit in _DURATIONS:
-        # 90 s says more than 1.5 min.
+        # 90 s is clearer than 1.5 min.
         if value >= size * 1.9995 or value == size:
             return f"{number(value / size)}{SPACE}{unit}"
     if value >= 0.9995:
@@ -44,7 +44,7 @@ def seconds(value: float | None) -> str:
 
 
 def share(value: float | None) -> str:
-    """Return 0.9923 as '99.2 %'. Only a whole is 100 %, and only nothing is 0 %."""
+    """Return 0.9923 as '99.2 %'; only 1 gives 100 %, and only 0 gives 0 %."""
     if value is None:
         return MISSING
     if value < 0:

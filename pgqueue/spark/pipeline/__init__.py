@@ -1,6 +1,6 @@
-"""What the history of a queue says: functions of DataFrames, one metric each.
+"""Metrics from the history of a queue: functions of DataFrames, one metric each.
 
-They use the DataFrame API alone, so that they run over Spark Connect, too.
+They use only the DataFrame API, so that they also run over Spark Connect.
 """
 
 from pgqueue.spark.pipeline.metrics import METRICS

@@ -1,4 +1,4 @@
-"""Every attempt, with its times: those of the last are measured, those before are estimated."""
+"""Every attempt with its times: measured for the last attempt, estimated for earlier ones."""
 
 from __future__ import annotations
 
@@ -19,19 +19,23 @@ _BY = ("worker_id", "is_lost")
 def attempts(runs: DataFrame) -> DataFrame:
     """Derive one row for each attempt.
 
-    Of an attempt before the last one only the end is known. It is taken to have run as long as the
-    last one, and to have waited as long, but not before the end of the one before it. Of a message
-    with more than ten errors, and of what was deferred, some attempts are not known at all.
+    History has only the end of an earlier attempt. Its estimated wait and run time equal the last
+    attempt's. Its begin is never before the previous attempt's end. Some attempts are unknown: of
+    messages with more than ten errors, and of deferred messages.
 
     Returns:
-        id, channel, key, task, priority;
-        due_at, started_at (NULL: it never began), ended_at (NULL: not yet);
-        is_failed: whether it failed or was lost;
-        is_only: whether the message has no other; is_last: whether it is its last one; and for that
-        arrived_at: when the message was first due; wait_s: measured;
-        worker_id, NULL: it is not known; is_lost: whether its worker died, or was cut off;
-        claimed_at: of the last attempt; is_exact: whether its begin and its end are measured. A run
-        that failed ends when that was stored.
+        The columns id, channel, key, task, priority, due_at, started_at (NULL: it never began),
+        ended_at (NULL: not yet), and
+        `is_failed`: whether it failed or was lost;
+        `is_only`: whether the message has no other attempt;
+        `is_last`: whether it is the last attempt.
+        The last attempt also has
+        `arrived_at`: when the message was first due;
+        `wait_s`: the measured wait;
+        `worker_id`: the worker; NULL: unknown;
+        `is_lost`: whether its worker died, or lost its connection;
+        `claimed_at`: when it was claimed;
+        `is_exact`: whether its begin and end are measured. A failed run ends when this is stored.
     """
     nothing = F.lit(None)
     last = runs.select(
@@ -69,7 +73,7 @@ def _estimated(failed: Column) -> Column:
     def attempt(error: Column, index: Column) -> Column:
         end = error.at
         before = F.when(index == 0, F.col("arrived_at")).otherwise(F.get(failed, index - 1).at)
-        # The times of a message that was replayed may be before its creation.
+        # A replayed message has attempts from before its creation.
         before = F.least(before, end)
         started = F.greatest(before, _earlier(end, "run_s"))
         due = F.when(index == 0, before).otherwise(F.greatest(before, _earlier(started, "wait_s")))

@@ -1,10 +1,8 @@
-"""How a queue was served in the past, estimated from when messages were due, began and ended.
+"""Estimates of the slots and limits of the past, from the times of messages.
 
-History tells which worker ran a message, and nothing of policies. What can be told:
-
-- how many slots the workers had that lived at a time (see `fleet`);
-- where a channel or a key waited while the others did not, it has a limit of its own;
-- where messages waited, the time in which a slot was empty is what lies between two runs.
+History names the worker of each message, but no policies. The slots are the ones of the living
+workers at each time (see `fleet`). A channel or a key that waited while others did not has a limit.
+The time between two runs of a slot comes from the slots that were empty while messages waited.
 """
 
 from __future__ import annotations
@@ -22,23 +20,23 @@ from pgqueue.spark.pipeline.past import Bools, Past, Periods, running_at, waitin
 from pgqueue.spark.pipeline.queueing import Floats, Ints, Limit, Rules
 
 PROBES = 8000
-"""Moments at which it is looked how much of the slots was in use."""
+"""Moments at which the use of the slots is counted."""
 USUAL = 0.05
-"""Seconds that the quickest of messages wait, at most."""
+"""The most seconds that a message waits although a slot is free."""
 FEW = 20
-"""Messages that have waited, from which on a channel or a key is taken to have a limit."""
+"""The least number of messages that waited, for a channel or a key with a limit."""
 FULL = 0.7
-"""Share of the most that ever ran at once, from which on it is taken to be full."""
+"""The share of the highest concurrency from which on a queue, channel or key counts as full."""
 OFTEN = 0.2
-"""Share of the messages of a channel."""
+"""The share of messages that must have waited, for a channel that often waited."""
 
 
 class Served(NamedTuple):
-    """How the past was served.
+    """The estimated service of the past.
 
     Attributes:
-        rules: see there.
-        latencies: how long messages took to begin although a slot was free.
+        rules: the slots and limits.
+        latencies: the seconds that each message took to begin although a slot was free.
     """
 
     rules: Rules
@@ -46,10 +44,10 @@ class Served(NamedTuple):
 
 
 def estimates(past: Past) -> Iterator[Served]:
-    """Yield how these attempts may have been served.
+    """Yield several estimates of the service of some attempts.
 
-    How long it takes to claim a message is not known: of each assumption, what follows from it.
-    The last one is that there always was a free slot.
+    The time to claim a message is unknown, so each estimate assumes another one. The last estimate
+    assumes that a slot was always free.
     """
     usual = max(0.02, 5 * min(float(np.quantile(past.waits, 0.05)), USUAL))
     for times in (1, 6, math.inf):
@@ -59,19 +57,19 @@ def estimates(past: Past) -> Iterator[Served]:
 
 
 def variants(served: Served) -> Iterator[Served]:
-    """Yield the same where slots rest shorter or longer between two runs."""
+    """Yield the same service with shorter and longer gaps of a slot between two runs."""
     for share in (1.0, 0.0, 0.33, 0.67, 1.33) if served.rules.gap else (1.0,):
         yield Served(replace(served.rules, gap=served.rules.gap * share), served.latencies)
 
 
 def estimate(past: Past, usual: float) -> Served:
-    """Return how these attempts were served.
+    """Return an estimate of the service of some attempts.
 
     Args:
-        usual: seconds that it takes to begin although a slot is free, at most.
+        usual: the most seconds that a message takes to begin although a slot is free.
     """
     waits = past.waits
-    # When a lost run began is a guess.
+    # The begin of a lost run is a guess.
     waited = (waits > usual) & ~past.is_lost
     channels, keys = _limits(past, waited)
     has_limit = np.isin(past.channel, list(channels)) | np.isin(past.key, list(keys))
@@ -88,7 +86,7 @@ def estimate(past: Past, usual: float) -> Served:
 
 
 def _met_free(past: Past, slots: Steps) -> Bools:
-    """Return which came when fewer waited and ran than there were slots."""
+    """Return the attempts that were due when fewer waited and ran than there were slots."""
     over = np.searchsorted(np.sort(past.ended), past.due, side="right")
     before = np.arange(len(past.due)) - over
     return np.asarray(before < _at(slots, past.due), np.bool_)
@@ -115,14 +113,14 @@ def _limits(past: Past, waited: Bools) -> tuple[dict[int, Limit], dict[int, Limi
         is_full = own[late].mean() >= FULL * limit
         if not is_full and of_key[late].mean() >= FULL * by_key:
             keys |= {int(key): Limit(by_key) for key in np.unique(past.key[here])}
-        # A rate, too, is a place that stays taken after each run.
+        # A rate limit, too, is a place that stays taken after each run.
         elif is_full or _others_pass(past, here, late, waited):
             channels[int(channel)] = Limit(limit, _gap(past, here, late, limit))
     return channels, keys
 
 
 def _others_pass(past: Past, here: Bools, late: Bools, waited: Bools) -> bool:
-    """Return whether what was due elsewhere hardly waited, while this channel often did."""
+    """Return whether this channel often waited, while messages of others hardly waited."""
     if late.sum() < OFTEN * here.sum():
         return False
     others = waiting(past, late).contain(past.due) & ~here
@@ -130,7 +128,7 @@ def _others_pass(past: Past, here: Bools, late: Bools, waited: Bools) -> bool:
 
 
 def _gap(past: Past, here: Bools, late: Bools, limit: int) -> float:
-    """Return how long a place stayed empty after a run, while others waited for it."""
+    """Return the seconds that a place stayed empty after a run, while messages waited for it."""
     waited = waiting(past, late)
     inside = waited.contain(past.began[here])
     service = (past.ended - past.began)[here][inside]
@@ -138,7 +136,7 @@ def _gap(past: Past, here: Bools, late: Bools, limit: int) -> float:
 
 
 def _gap_of_slots(past: Past, waited: Periods, slots: Steps) -> float:
-    """Return the time between two runs of a slot, from how much of the slots was in use."""
+    """Return the seconds between two runs of a slot, from the use of the slots."""
     probes = np.linspace(float(past.due.min()), float(past.ended.max()), PROBES)
     probes = probes[waited.contain(probes)]
     used = float(running_at(probes, past).sum()) / max(1.0, float(_at(slots, probes).sum()))
@@ -147,6 +145,6 @@ def _gap_of_slots(past: Past, waited: Periods, slots: Steps) -> float:
 
 
 def _at(slots: Steps, times: Floats) -> Ints:
-    """Return how many slots there were at some times."""
+    """Return the number of slots at some times."""
     since, counts = (np.array(each) for each in zip(*slots, strict=True))
     return counts[np.maximum(np.searchsorted(since, times, side="right") - 1, 0)]

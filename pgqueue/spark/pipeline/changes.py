@@ -1,9 +1,9 @@
 """Moments at which a task began to run longer or shorter.
 
-The medians of a task's runs in each bucket of time are split where Pettitt's test finds a change
-(A non-parametric approach to the change-point problem, Applied Statistics 28, 1979), and both
-sides again, as long as there is one (binary segmentation: Scott and Knott, Biometrics 30, 1974).
-It looks at ranks alone: a few slow runs are no change.
+The medians of a task's runs in each bucket of time are split where Pettitt's test finds a change.
+Both sides are split again, until the test finds no change. The test looks only at ranks, so a few
+slow runs are no change. Sources: A non-parametric approach to the change-point problem, Applied
+Statistics 28, 1979; binary segmentation: Scott and Knott, Biometrics 30, 1974.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pgqueue.spark.pipeline.queueing import Floats
 
 RATIO = 1.3
-"""Between the medians of both sides, at least."""
+"""The least ratio of the medians of both sides."""
 CHANCE = 0.001
-"""That there is no change, at most."""
+"""The highest probability that a found change is random."""
 SIDE = 4
-"""Buckets with runs on each side, at least."""
+"""The fewest buckets with runs on each side."""
 COLUMNS = (
     *("task", "at", "before_p50_s", "after_p50_s", "ratio", "messages_before"),
     "messages_after",
@@ -56,7 +56,7 @@ def durations(runs: DataFrame, given: Material) -> DataFrame:
 
 
 def changes(found: Pandas, period: Period) -> tuple[Pandas, Pandas]:
-    """Return the changes, and the durations of tasks that have one."""
+    """Return the changes, and the durations of tasks with a change."""
     import pandas
 
     found = found.sort_values(["task", "bucket"])
@@ -84,7 +84,7 @@ def changes(found: Pandas, period: Period) -> tuple[Pandas, Pandas]:
 
 
 def splits(values: Floats) -> list[int]:
-    """Return the indexes at which values change, in order; each begins another level."""
+    """Return the indexes at which values change, in order; each begins a new level."""
     count = len(values)
     if count < 2 * SIDE:
         return []

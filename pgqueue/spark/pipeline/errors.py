@@ -1,4 +1,4 @@
-"""Errors that are alike: of one class and place, with the same message but for its values."""
+"""Groups of equal errors: of one class and place, with equal messages except for values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CLUSTERS = 100
-"""Kinds of errors that are told of, those of most attempts."""
+"""The most groups of errors in the table: the groups with the most attempts."""
 TASKS = 10
-"""Tasks that are named, at most."""
+"""The most tasks named for an error."""
 
 
 def make(given: Material) -> Made:

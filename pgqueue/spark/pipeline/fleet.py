@@ -1,13 +1,13 @@
-"""How many slots there were when: the slots of all workers that lived at a time.
+"""The number of slots at each time: the slots of all living workers.
 
 A worker has as many slots as it ran messages at once. It lives from its first run to the begin of
-its last one; from then on only the slots count that still run. Where no message waited, a worker
-may have lived without a run: there are at least as many slots as when messages waited before.
+its last run; after that only slots with a run count. While no message waits, a worker may live
+without a run. So the slots are then at least as many as at the last time when messages waited.
 
-Some runs only seem to overlap. The times of two claims are a network's delay apart. A run that
-failed ends when its end was stored. The times of a lost run are a guess (see `attempts`). So only
-runs with exact times count. Runs of one claim may overlap for a moment, runs of two claims must
-overlap for longer.
+Some runs only seem to overlap. The times of two claims are a network's delay apart. A failed run
+ends when its failure was stored. The times of a lost run are a guess (see `attempts`). So only runs
+with exact times count. Runs of one claim may overlap for a moment; runs of two claims must overlap
+for longer.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from pgqueue.spark.pipeline.past import Past, Periods, running_at
 from pgqueue.spark.pipeline.queueing import Floats, Ints
 
 SHARE = 0.05
-"""The share of the time for which so many slots must have been in use at once."""
+"""The share of the time for which a number of slots must have been in use at once."""
 AHEAD = 1.0
-"""Seconds of work that a worker claims ahead. For so long, a message may wait for one worker while
+"""Seconds of work that a worker claims ahead. A message may wait this long for one worker while
 another worker has free slots."""
 APART = 0.05
-"""Seconds by which the times of two claims may be wrong beside each other."""
+"""Seconds by which the times of two claims may differ wrongly."""
 FILLS = 3
-"""A claim fills its worker if it has so many times the messages that ran at once."""
+"""The ratio of a claim's messages to the messages at once from which the worker is full."""
 Steps = Sequence[tuple[float, int]]
 
 
 def slots(past: Past, waited: Periods, *, idle: float = SHARE) -> list[tuple[float, int]]:
-    """Return how many slots there were from when on.
+    """Return the times at which the number of slots changed, with the new numbers.
 
     Args:
-        waited: when messages waited for a slot.
-        idle: the share of the time for which slots must have been in use at once, of a worker for
-            which no message waited; 0: for a moment.
+        waited: The periods in which messages waited for a slot.
+        idle: The share of the time for which slots must have been in use at once, for a worker that
+            no message waited for; 0: for a moment.
     """
     runs = _counted(past)
     if not len(runs.due):
@@ -50,10 +50,11 @@ def slots(past: Past, waited: Periods, *, idle: float = SHARE) -> list[tuple[flo
 
 
 def begins(past: Past) -> Floats:
-    """Return when attempts began, with a better guess of those that are lost.
+    """Return the begin of each attempt, with a better guess for lost attempts.
 
-    A lost run began when its worker's slot became free, and took it until the worker died. A worker
-    claims more than it runs: what it lost beside these runs had not begun, and took no slot.
+    A lost run began when a slot of its worker became free, and kept the slot until the worker died.
+    A worker claims more messages than it runs. Its other lost messages had not begun, and had no
+    slot.
     """
     began = past.began.copy()
     runs = _counted(past)
@@ -74,12 +75,12 @@ def begins(past: Past) -> Floats:
 
 
 def until(steps: Steps, end: float) -> Steps:
-    """Return the slots up to a time, and none from then on."""
+    """Return the slots up to a time, and 0 slots after it."""
     return [*((time, count) for time, count in steps if time < end), (end, 0)]
 
 
 def top(steps: Steps) -> int:
-    """Return the highest number of slots that there was for some time, not only for a moment."""
+    """Return the highest number of slots that lasted for some time, not only for a moment."""
     times, counts = (np.array(each) for each in zip(*steps, strict=True))
     return _held(counts[:-1], np.diff(times))
 
@@ -98,7 +99,7 @@ def added(all_steps: Sequence[Steps]) -> list[tuple[float, int]]:
 
 
 def _held(counts: Ints, lengths: Floats, share: float = SHARE) -> int:
-    """Return the highest count that held for this share of the time in which there were any."""
+    """Return the highest count that held for this share of the time with a count above 0."""
     some = counts > 0
     counts, lengths = counts[some], lengths[some]
     if not len(counts):
@@ -111,7 +112,7 @@ def _held(counts: Ints, lengths: Floats, share: float = SHARE) -> int:
 
 
 def _counted(past: Past) -> Past:
-    """Return the runs by which slots are counted: with exact times, if there are any."""
+    """Return the runs that count for the slots: the ones with exact times, if any."""
     known = (past.worker >= 0) & ~past.is_lost
     exact = known & past.is_exact
     return past.only(exact if exact.any() else known)
@@ -124,7 +125,7 @@ def _by_worker(runs: Past) -> list[Ints]:
 
 
 def _sizes(runs: Past, waited: Periods, idle: float) -> dict[int, int]:
-    """Return how many slots each worker has."""
+    """Return the number of slots of each worker."""
     at_once = _at_once(runs)
     claimed = np.bincount(runs.claim)[runs.claim]
     sizes = {}
@@ -138,7 +139,7 @@ def _sizes(runs: Past, waited: Periods, idle: float) -> dict[int, int]:
 
 
 def _at_once(runs: Past) -> Ints:
-    """Return how many runs of its worker there were surely when each began."""
+    """Return for each run the number of runs of its worker that surely overlap its begin."""
     found = running_at(runs.began, runs, runs.claim, runs.claim)
     long = runs.only(runs.ended - runs.began > 2 * APART)
     if len(long.due):
@@ -149,13 +150,13 @@ def _at_once(runs: Past) -> Ints:
 
 
 def _living(runs: Past, waited: Periods, losers: set[int], idle: float) -> tuple[Floats, Ints]:
-    """Return the times at which workers come and go, and how many slots there are from then on."""
+    """Return the times at which workers come and go, and the number of slots from each time."""
     sizes = _sizes(runs, waited, idle)
     changes: list[tuple[float, int]] = []
     for mine in _by_worker(runs):
         worker = int(runs.worker[mine[0]])
         size, began, ended = sizes[worker], runs.began[mine], runs.ended[mine]
-        # The slots that seem to be free at the end of a dead worker had runs that are lost.
+        # The slots that seem free at the end of a dead worker had lost runs.
         last = float((ended if worker in losers else began).max())
         left = np.sort(ended[ended > last])
         changes += [(float(began.min()), size), (last, min(0, len(left) - size))]
@@ -167,7 +168,7 @@ def _living(runs: Past, waited: Periods, losers: set[int], idle: float) -> tuple
 
 
 def _size(began: Floats, ended: Floats, waited: Periods, idle: float) -> int:
-    """Return how many messages a worker ran at once."""
+    """Return the number of messages that a worker ran at once."""
     times = np.concatenate([began, ended])
     order = np.lexsort((np.repeat([1, -1], len(began)), times))
     times, levels = times[order], np.cumsum(np.repeat([1, -1], len(began))[order])
@@ -179,14 +180,14 @@ def _size(began: Floats, ended: Floats, waited: Periods, idle: float) -> int:
     held = _held(levels[:-1], lengths)
     if total < AHEAD:
         return held
-    # The average is right whatever the errors of times are, and it is not above the slots.
+    # Errors of times do not change the average, and it is never above the number of slots.
     return max(held, math.ceil(float((levels[:-1] * lengths).sum()) / total - 0.1))
 
 
 def _filled(times: Floats, counts: Ints, waited: Periods) -> list[tuple[float, int]]:
-    """Return the slots, where nobody waited at least as many as when somebody did before.
+    """Return the slots; while no message waits, at least as many as when messages waited before.
 
-    Before the first time when somebody did: as many as then.
+    Before the first wait, the number is the one at this wait.
     """
     long = waited.ends - waited.begins > 2 * AHEAD
     begins, ends = waited.begins[long], waited.ends[long]
@@ -195,7 +196,7 @@ def _filled(times: Floats, counts: Ints, waited: Periods) -> list[tuple[float, i
     usual = np.full(len(edges), _held(counts[:-1], np.diff(times)))
     is_sure = np.zeros(len(edges), np.bool_)
     if len(begins):
-        # The period that a time is in, or after.
+        # The index of the period that contains a time, or ended before it.
         period = np.maximum(np.searchsorted(begins, edges, side="right") - 1, 0)
         first, last = (np.searchsorted(edges, each) for each in (begins + AHEAD, ends - AHEAD))
         usual = np.where(

@@ -1,8 +1,8 @@
 """Flows that have ended: how long they took, and where their critical paths waited.
 
-The critical path of a flow is the chain of messages each of which was the last parent to end before
-its child could begin, back from the message of the flow that ended last. Of several that ended at
-one moment, it is the one with the highest id.
+The critical path of a flow is a chain of messages, found backwards from the message that ended
+last. Each message in it is the last parent to end before its child. If several parents ended at
+the same time, the chain takes the one with the highest id.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NAMES = 50
-"""Names of flows that are told of, those that took longest in total."""
+"""The most names of flows in the tables: the names with the longest total time."""
 STEPS = 100
-"""Messages of one critical path that are told of, the last ones."""
+"""The most messages of one critical path in the table: the last ones."""
 ROWS = 10_000
-"""Of a batch that Python makes."""
+"""The rows of a batch that Python makes."""
 DURATIONS = {"duration": {"duration_p50_s": 0.5, "duration_p95_s": 0.95, "duration_max_s": 1.0}}
 TIMES = ("waited_s", "ready_s", "run_s")
 PATHS = (
@@ -67,10 +67,10 @@ def make(given: Material) -> Made:
 
 
 def _members(given: Material) -> DataFrame:
-    """Return the runs of flows that were stored since what was read begins.
+    """Return the runs of flows that were stored after the begin of the read period.
 
-    Flows that had not ended where what was read ends are among them; of each other one, `is_over`
-    is true in at least one row.
+    The result includes flows that had not ended at the end of the period. Every other flow has at
+    least one row in which `is_over` is true.
     """
     members = given.runs.where(F.col("flow_id").isNotNull())
     if given.since is not None:
@@ -103,12 +103,11 @@ def critical_paths(members: DataFrame) -> DataFrame:
     """Return the messages on the critical path of each flow that is over.
 
     Args:
-        members: flow_id, flow (its name), message_id, task, freed_by (the last of its parents to
-            end), ended (microseconds), ended_s (seconds after the flow was stored), failed,
-            is_over (whether this row says that the flow is), and:
-            waited_s: from when it was stored until its last parent had ended;
-            ready_s: from when it could begin to the begin of its last attempt, with the attempts
-            before that; run_s: that attempt.
+        members: The columns flow_id, flow (its name), message_id, task, freed_by (the last parent
+            to end), ended (microseconds), ended_s (seconds after the flow was stored) and failed.
+            The flag is_over tells whether this row shows the end of the flow. The durations are
+            waited_s (from its storage to the end of its last parent), ready_s (from then to the
+            begin of the last attempt, with earlier attempts) and run_s (the last attempt).
 
     Returns:
         flow_id, flow, place (0: it ended last), message_id, task, waited_s, ready_s and run_s of
@@ -137,7 +136,7 @@ def _schema() -> pa.Schema:
 
 
 def _path(members: list[Row]) -> Iterator[Row]:
-    """Yield the critical path of a flow, backwards; nothing, if it is not over."""
+    """Yield the critical path of a flow backwards; yield nothing for a flow that is not over."""
     if not any(row["is_over"] for row in members):
         return
     by_id = {row["message_id"]: row for row in members}
@@ -155,10 +154,10 @@ def _path(members: list[Row]) -> Iterator[Row]:
 
 
 def durations(paths: DataFrame, *, exact: bool, names: int = NAMES) -> DataFrame:
-    """Aggregate flows by their names; those that took longest in total come first.
+    """Aggregate flows by their names, in descending order of their total time.
 
     Returns:
-        flow, flows, failed (those with a message that did not succeed), messages, longest (the id
+        flow, flows, failed (flows with a message that did not succeed), messages, longest (the id
         of a flow), duration and duration_count (see `percentiles.counted_values`).
     """
     return (
@@ -187,7 +186,7 @@ def tasks(paths: DataFrame) -> DataFrame:
 
 
 def _shares(rows: Pandas, names: list[str]) -> Pandas:
-    """Return tasks with their share of the time that the paths of their flows took."""
+    """Return tasks with their share of the total time of their flows' paths."""
     taken = rows["ready_total_s"] + rows["run_total_s"]
     every = taken.groupby(rows["flow"]).transform("sum")
     rows = rows.assign(share=taken / every.where(every > 0), order=rows["flow"].map(names.index))
@@ -196,7 +195,7 @@ def _shares(rows: Pandas, names: list[str]) -> Pandas:
 
 
 def _steps(rows: Pandas, names: list[str]) -> Pandas:
-    """Return paths from their beginnings on."""
+    """Return the steps of paths in order from the first one."""
     first = rows.groupby("flow_id")["place"].transform("max")
     rows = rows.assign(step=first - rows["place"] + 1, order=rows["flow"].map(names.index))
     return _table(rows.sort_values(["order", "step"]), COLUMNS["flow_paths"])

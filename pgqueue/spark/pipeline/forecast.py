@@ -1,8 +1,8 @@
-"""The backlog that is to be expected: the trend of the days, and what is usual at a time of day.
+"""The expected backlog: the trend of the days, and the usual backlog at a time of day.
 
-Both are medians, so that a single bad hour does not bend them (Theil and Sen's slope). What
-remained unexplained in the past gives the band (Hyndman and Athanasopoulos: Forecasting, principles
-and practice, chapter 5).
+Both are medians, so that a single bad hour does not bend them (Theil and Sen's slope). The
+residuals of the past give the band (Hyndman and Athanasopoulos: Forecasting, principles and
+practice, chapter 5).
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 DAY = 86_400
 LEAST = 3
-"""Days of the past, below which there is no forecast."""
+"""The fewest days of the past for a forecast."""
 WIDEST = 6 * 3_600
-"""Seconds of a bucket: of wider ones, a day has too few."""
+"""The most seconds of a bucket: a day has too few wider buckets."""
 BAND = (0.1, 0.9)
-"""Quantiles of what remained unexplained."""
+"""The quantiles of the residuals."""
 COLUMNS = ("at", "kind", "backlog", "low", "high")
 
 
 def make(given: Material) -> Made:
-    """Make the table forecast; of an export an empty one, since its backlog is not known."""
+    """Make the table forecast; for an export an empty one, since its backlog is unknown."""
     if not given.has_live:
         return Made({"forecast": nothing()})
     return Made({"forecast": forecast(given.tables["over_time"], given.period.width)})
 
 
 def forecast(over_time: Pandas, width: int) -> Pandas:
-    """Return the past and the day after it; nothing where there is too little past.
+    """Return the past and the day after it; no rows if the past is too short.
 
     Args:
-        over_time: the table.
-        width: of its buckets, in seconds.
+        over_time: the table of this name.
+        width: the width of its buckets, in seconds.
     """
     import pandas
 
@@ -70,14 +70,14 @@ def forecast(over_time: Pandas, width: int) -> Pandas:
 
 
 def nothing() -> Pandas:
-    """Return the table without rows."""
+    """Return an empty table."""
     import pandas
 
     return pandas.DataFrame(columns=list(COLUMNS))
 
 
 def _slope(values: np.ndarray, slots: int) -> float:
-    """Return the median change from one bucket to the next, by buckets that lie days apart."""
+    """Return the median change from one bucket to the next, from buckets that lie days apart."""
     changes = [
         (values[days * slots :] - values[: -days * slots]) / (days * slots)
         for days in range(1, len(values) // slots)

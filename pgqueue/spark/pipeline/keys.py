@@ -1,4 +1,4 @@
-"""Keys that take most of a channel's time, and what the others wait."""
+"""The keys that take most of a channel's time, and the waits of its other keys."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NOISY = 10
-"""Keys that are told of."""
+"""The most keys in the table."""
 COLUMNS = (
     *("channel", "key", "messages", "share", "run_total_s", "run_share"),
     *("wait_p99_s_of_others", "failures"),
 )
 REST = -1
-"""The number of all keys of a channel that are not told of."""
+"""The number that stands for all other keys of a channel."""
 
 
 def make(given: Material) -> Made:
@@ -41,10 +41,10 @@ def noisiest_keys(runs: DataFrame, *, keys: int = NOISY) -> DataFrame:
 
 
 def beside(runs: DataFrame, noisy: Pandas, exact: bool) -> DataFrame:
-    """Aggregate the channels of noisy keys, each noisy key by itself and all others together.
+    """Aggregate the channels of noisy keys: each noisy key separately, all others together.
 
     Args:
-        noisy: what `noisiest_keys` found.
+        noisy: the result of `noisiest_keys`.
 
     Returns:
         channel, number (of the key in `noisy`, or REST), messages, failures (attempts that failed),
@@ -68,7 +68,7 @@ def beside(runs: DataFrame, noisy: Pandas, exact: bool) -> DataFrame:
 
 
 def table(noisy: Pandas, parts: Pandas) -> Pandas:
-    """Put the noisy keys beside their channels.
+    """Return the noisy keys with the figures of their channels.
 
     Returns:
         channel, key, messages, share (of the channel's messages), run_total_s, run_share (of the

@@ -1,4 +1,4 @@
-"""What metrics are made from, and what each of them makes."""
+"""The input and the output of metrics."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Objective(NamedTuple):
-    """What a channel is to attain.
+    """The objective of a channel.
 
     Attributes:
-        seconds: in which a message is to succeed, from when it was first due.
-        target: the share of messages that do.
+        seconds: the time in which a message should succeed after it was first due.
+        target: the share of messages that should succeed in this time.
     """
 
     seconds: float
@@ -28,16 +28,16 @@ class Objective(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """What metrics are made from.
+    """The input of metrics.
 
     Attributes:
-        runs: what ended (see `runs.runs`); it is cached.
-        attempts: of these, and of what is live (see `attempts.attempts`).
-        exact: whether percentiles are.
-        has_live: whether what has not ended is known, so that the backlog is; an export lacks it.
-        since, until: what was stored before, or ended after, is not in `runs`; None: all is.
-        objectives: by channel; "" is for all others.
-        tables: what was made before, by name.
+        runs: The ended messages (see `runs.runs`), cached.
+        attempts: The attempts of ended and live messages (see `attempts.attempts`).
+        exact: Whether percentiles are exact.
+        has_live: Whether live messages, and so the backlog, are known. An export lacks them.
+        since, until: The period of the messages in `runs`; None: no bound.
+        objectives: The objective of each channel; "" is for all other channels.
+        tables: The tables that earlier metrics made, by name.
     """
 
     runs: DataFrame
@@ -52,7 +52,7 @@ class Material:
 
 
 class Made(NamedTuple):
-    """The tables of a metric by their names, and facts."""
+    """The output of a metric: tables by their names, and facts."""
 
     tables: Mapping[str, Pandas]
     facts: Mapping[str, object] = {}

@@ -1,8 +1,4 @@
-"""The list of metrics: the name of each, its meaning, and the function that makes it.
-
-Spark is slow where it interprets. Examples are functions of arrays (`transform`, `filter`) over all
-rows, lists that are sorted in the JVM, and joins that repeat rows.
-"""
+"""The list of metrics: each with its name, its meaning and its function."""
 
 from __future__ import annotations
 
@@ -29,8 +25,8 @@ class Metric:
     """One or more tables that are made together.
 
     Attributes:
-        title: in a few words.
-        says: in one sentence.
+        title: a title of a few words.
+        says: its meaning in one sentence.
         tables: the names of its tables.
     """
 
@@ -102,4 +98,4 @@ METRICS: Mapping[str, Metric] = {
         forecast.make,
     ),
 }
-"""By name, in the order in which they are made."""
+"""The metrics by name, in the order in which they are made."""

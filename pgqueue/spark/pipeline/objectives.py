@@ -1,4 +1,4 @@
-"""Objectives of service: which share of messages succeeds in time, and how fast budgets burn."""
+"""Service objectives: the share of messages that succeed in time, and the burn rates."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOUR = 3_600
 
 
 DEFAULT: Mapping[str, Objective] = MappingProxyType({"": Objective(60.0)})
-"""By channel; "" is for all others."""
+"""The objective of each channel; "" is for all other channels."""
 
 
 def make(given: Material) -> Made:
@@ -34,9 +34,9 @@ def make(given: Material) -> Made:
 
 
 def by_hour(runs: DataFrame, objectives: Mapping[str, Objective]) -> DataFrame:
-    """Count for each channel and hour what ended, and what succeeded in time.
+    """Count for each channel and hour the ended messages, and the ones that succeeded in time.
 
-    What was cancelled or discarded is left out.
+    Cancelled and discarded messages are left out.
 
     Returns:
         channel, hour (since 1970), messages, within.
@@ -55,10 +55,10 @@ def by_hour(runs: DataFrame, objectives: Mapping[str, Objective]) -> DataFrame:
 
 
 def tables(hours: Pandas, objectives: Mapping[str, Objective]) -> tuple[Pandas, Pandas]:
-    """Turn what `by_hour` found into the tables slo and slo_burn.
+    """Turn the result of `by_hour` into the tables slo and slo_burn.
 
-    A burn rate of 1 uses up exactly the error budget: the share of messages that may miss the
-    objective (Google's Site Reliability Workbook, chapter 5).
+    The error budget is the share of messages that may miss the objective. A burn rate of 1 uses up
+    exactly this budget (Google's Site Reliability Workbook, chapter 5).
     """
     import pandas
 

@@ -29,13 +29,13 @@ def make(given: Material) -> Made:
 
 
 def over_time(attempts: DataFrame, period: Period, *, exact: bool) -> DataFrame:
-    """Aggregate attempts by the bucket in which something happened to them.
+    """Aggregate attempts by the bucket of each of their events.
 
     Returns:
         bucket (-1: before the period), arrived, ended, failed_attempts, due, begun (or ended
-        without), started and finished (of what began), left_s (what its bucket still had when
-        it started, less what it had when it finished; both in seconds), wait and wait_count: the
-        waits that ended there (see `percentiles.counted_values`).
+        without a begin), started and finished (of runs). Also left_s: the seconds from each start
+        to the end of its bucket, minus the seconds from each finish to the end of its bucket.
+        Also wait and wait_count: the waits that ended there (see `percentiles.counted_values`).
     """
     happened = attempts.select(F.explode(_events(period)).alias("event")).select("event.*")
     return (
@@ -49,7 +49,7 @@ def over_time(attempts: DataFrame, period: Period, *, exact: bool) -> DataFrame:
 
 
 def table(found: Pandas, period: Period) -> Pandas:
-    """Turn what `over_time` found into a row for each bucket."""
+    """Turn the result of `over_time` into a row for each bucket."""
     import pandas
 
     found = spread(found, {"wait": {"wait_p50_s": 0.5, "wait_p99_s": 0.99}})
@@ -64,8 +64,8 @@ def table(found: Pandas, period: Period) -> Pandas:
         for start, end in zip(period.starts, ends, strict=True)
     ]
     rows, ran_before = rows.loc[0:], ran_before.loc[0:]
-    # What ran at the beginning of a bucket is taken to run through it; what starts in it, from then
-    # on; and of both, what finishes takes back the rest.
+    # A message that runs at the begin of a bucket counts for the whole bucket. A message that
+    # starts in it counts from its start. After its finish, a message does not count.
     rows["running"] = (ran_before * widths + rows["left_s"]).clip(lower=0) / widths
     rows["at"] = pandas.to_datetime(period.starts, utc=True)
     counts = ["arrived", "ended", "failed_attempts", "backlog"]
@@ -74,12 +74,12 @@ def table(found: Pandas, period: Period) -> Pandas:
 
 
 def _events(period: Period) -> Column:
-    """Return an array of what happened to an attempt, each with the bucket in which it did."""
+    """Return an array of the events of an attempt, each with its bucket."""
     last, failed = F.col("is_last"), F.col("is_failed")
     started, ended = F.col("started_at"), F.col("ended_at")
     ran = started.isNotNull()
     begun = F.coalesce(started, ended)
-    # Arrays of structs that the JVM compiles, and no function of an array, which it interprets.
+    # The JVM compiles arrays of structs, but interprets functions of arrays.
     return F.array(
         _event(period.bucket(F.col("arrived_at")), arrived=last),
         _event(period.bucket(F.col("due_at")), due=F.lit(True)),
@@ -101,7 +101,7 @@ def _events(period: Period) -> Column:
 
 
 def _left(period: Period, time: Column) -> Column:
-    """Return the seconds from a time to the end of its bucket; 0: before the period."""
+    """Return the seconds from a time to the end of its bucket; 0 before the period."""
     end = F.least((period.bucket(time) + 1) * period.width, F.lit(period.seconds))
     return F.when(period.bucket(time) >= 0, end - period.place(time)).otherwise(0.0)
 

@@ -1,4 +1,4 @@
-"""The past as the simulation takes it: arrays of attempts, and how many waited and ran when."""
+"""The input of the simulation: arrays of attempts, and counts of waits and runs at a time."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ class Past:
     """Attempts that began, in the order in which they were due; times in seconds.
 
     Attributes:
-        due: when each was due.
-        began: when it began.
-        ended: when it ended.
-        channel: its channel, a number from 0.
-        key: its key, a number from 0.
-        worker: the worker that ran it, a number from 0; -1: it is not known.
-        claim: the claim that it came with, a number from 0. All times of a claim are exact beside
-            each other.
-        is_exact: whether its begin and its end are measured: not estimated, and not the time when
-            the end was stored.
-        is_lost: whether its worker died, or was cut off.
+        due: The times at which the attempts were due.
+        began: The times at which they began.
+        ended: The times at which they ended.
+        channel: Their channels, numbers from 0.
+        key: Their keys, numbers from 0.
+        worker: Their workers, numbers from 0; -1: unknown.
+        claim: Their claims, numbers from 0. The times of one claim fit each other exactly.
+        is_exact: Whether begin and end are measured: neither is estimated, and the end is not the
+            time of its storage.
+        is_lost: Whether the worker died, or lost its connection.
     """
 
     due: Floats
@@ -43,11 +42,11 @@ class Past:
 
     @property
     def waits(self) -> Floats:
-        """How long each waited."""
+        """The waits of the attempts."""
         return self.began - self.due
 
     def only(self, selected: Bools) -> Past:
-        """Return some of the attempts."""
+        """Return the selected attempts."""
         return Past(*(getattr(self, each.name)[selected] for each in fields(self)))
 
 
@@ -59,18 +58,18 @@ class Periods(NamedTuple):
 
     @property
     def length(self) -> float:
-        """How long all of them are, in seconds."""
+        """The length of all periods in seconds."""
         return float((self.ends - self.begins).sum())
 
     def contain(self, times: Floats) -> Bools:
-        """Return which times are within one of them."""
+        """Return for each time whether it is within a period."""
         if not len(self.begins):
             return np.zeros(len(times), np.bool_)
         index = np.searchsorted(self.begins, times, side="right") - 1
         return np.asarray((index >= 0) & (times <= self.ends[np.maximum(index, 0)]), np.bool_)
 
     def until(self, times: Floats) -> Floats:
-        """Return how much of them is before each time, in seconds."""
+        """Return the length of the periods before each time, in seconds."""
         if not len(self.begins):
             return np.zeros(len(times))
         edges = np.stack([self.begins, self.ends], axis=1).ravel()
@@ -79,7 +78,7 @@ class Periods(NamedTuple):
 
 
 def waiting(past: Past, late: Bools) -> Periods:
-    """Return the periods in which any of some attempts waited."""
+    """Return the periods in which at least one of the selected attempts waited."""
     if not late.any():
         return Periods(np.array([]), np.array([]))
     order = np.argsort(past.due[late])
@@ -92,10 +91,10 @@ def waiting(past: Past, late: Bools) -> Periods:
 def running_at(
     times: Floats, past: Past, group: Ints | None = None, of: Ints | None = None
 ) -> Ints:
-    """Return how many ran at some times: of all, or of the groups `of` at each time.
+    """Return the number of runs at some times: of all attempts, or of the group `of` each time.
 
     Args:
-        group: the group of each attempt, a number from 0.
+        group: the groups of the attempts, numbers from 0.
     """
     first = float(min(past.due.min(), past.began.min()))
     span = int((float(past.ended.max()) - first) * 1e6) + 2

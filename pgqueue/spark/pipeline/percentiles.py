@@ -1,4 +1,4 @@
-"""Percentiles: exact where there is room for all values, else approximate."""
+"""Percentiles: exact if memory has room for all values, else approximate."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from pgqueue.spark.pipeline.queueing import Floats
 
 EXACT_BELOW = 10_000_000
-"""Messages from which percentiles are approximate."""
+"""The number of messages from which on percentiles are approximate."""
 ACCURACY = 10_000
-"""Of approximate percentiles: their rank is wrong by 1/10 000 of the values, at most."""
+"""The accuracy of approximate percentiles: the rank errs by at most 1/10 000 of the values."""
 
 
 def values_of(column: Column, *, exact: bool) -> Column:
     """Return an aggregate of the values from which `percentile` takes percentiles.
 
-    It is a list of all values where they are to be exact (Spark's own percentile() counts each
-    value in a map, and takes three times as long), else of 1 001 of them, of equal distance.
+    For exact percentiles it is a list of all values: Spark's own percentile() counts each value in
+    a map, and takes three times as long. Otherwise it is a list of 1 001 values of equal distance.
     """
     if exact:
         return F.collect_list(column)
@@ -32,11 +32,11 @@ def values_of(column: Column, *, exact: bool) -> Column:
 
 
 class Part(NamedTuple):
-    """Some of the values of a group.
+    """A part of the values of a group.
 
     Attributes:
-        values: what `values_of` made of them.
-        number: how many they stand for.
+        values: the result of `values_of`.
+        number: the number of values that the result stands for.
     """
 
     values: Floats
@@ -46,10 +46,10 @@ class Part(NamedTuple):
 def percentiles(parts: Iterable[Part], shares: Sequence[float]) -> list[float]:
     """Return percentiles of a group, between two values by linear interpolation.
 
-    They are exact where the values of each part are all there are.
+    They are exact if every part has all of its values.
 
     Returns:
-        For each share from 0 to 1 a value; NaN where there is none.
+        A value for each share from 0 to 1; NaN: the group is empty.
     """
     filled = [part for part in parts if part.number]
     if not filled:
@@ -61,7 +61,7 @@ def percentiles(parts: Iterable[Part], shares: Sequence[float]) -> list[float]:
         [np.full(len(part.values), part.number / len(part.values)) for part in filled]
     )
     order = np.argsort(values, kind="stable")
-    # The place of each value among those that all of them stand for.
+    # The rank of each value among all values of the group.
     places = np.cumsum(weights[order]) - weights[order]
     return [float(np.interp(share * places[-1], places, values[order])) for share in shares]
 
@@ -70,8 +70,8 @@ def spread(rows: Pandas, wanted: Mapping[str, Mapping[str, float]]) -> Pandas:
     """Replace the values of each row by their percentiles.
 
     Args:
-        wanted: for each column of `values_of`, shares by the names of their new columns. The
-            column `{name}_count` says how many values there were.
+        wanted: For each column of `values_of`, shares by the names of their new columns. The
+            column `{name}_count` has the number of values.
     """
     rows = rows.copy()
     for name, shares in wanted.items():
@@ -85,7 +85,7 @@ def spread(rows: Pandas, wanted: Mapping[str, Mapping[str, float]]) -> Pandas:
 
 
 def counted_values(columns: Mapping[str, Column], *, exact: bool) -> list[Column]:
-    """Return aggregates: of each column its values, and how many there are as `{name}_count`."""
+    """Return aggregates: the values of each column, and their number as `{name}_count`."""
     return [
         aggregate
         for name, column in columns.items()

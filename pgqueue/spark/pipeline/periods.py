@@ -1,4 +1,4 @@
-"""What a report is about: a period of time, in buckets of equal width."""
+"""The period of a report, in buckets of equal width."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 BUCKETS = 200
-"""Buckets in a period, at most."""
+"""The most buckets in a period."""
 WIDTHS = (
     *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200),
     *(86_400, 172_800, 604_800, 2_592_000, 31_536_000),
 )
-"""Seconds that a bucket may be wide."""
+"""The possible widths of a bucket in seconds."""
 
 
 class Period(NamedTuple):
-    """What a report is about: from `since` to before `until`, aware times in UTC."""
+    """The period of a report: from `since` to before `until`, aware times in UTC."""
 
     since: datetime
     until: datetime
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """The length of the period."""
         return (self.until - self.since).total_seconds()
 
     @property
     def width(self) -> int:
-        """The seconds of one of its buckets."""
+        """The seconds of a bucket."""
         fitting = (width for width in WIDTHS if self.seconds <= width * BUCKETS)
         return next(fitting, WIDTHS[-1])
 
     @property
     def buckets(self) -> int:
-        """How many buckets there are; the last one may be cut short."""
+        """The number of buckets; the last one may be shorter."""
         return max(1, -int(-self.seconds // self.width))
 
     @property
     def starts(self) -> list[datetime]:
-        """When the buckets begin."""
+        """The beginnings of the buckets."""
         return [self.since + timedelta(seconds=self.width * i) for i in range(self.buckets)]
 
     def bucket(self, time: Column) -> Column:
-        """Return the number of the bucket that a time is in; -1: before the period."""
+        """Return the number of a time's bucket; -1: before the period."""
         index = F.floor(self.place(time) / self.width)
         return F.when(time.isNotNull(), F.greatest(F.lit(-1), index).cast("int"))
 

@@ -1,4 +1,4 @@
-"""Where an error was raised, and what its message is without the values in it."""
+"""The place where an error was raised, and its message without values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
-# Of a group of exceptions, lines begin with "|".
+# The lines of an exception group begin with "|".
 _FRAME = r'(?m)^[ |]*File "([^"\n]+)", line (\d+), in (.+)$'
 _NOT_THE_USERS = r"(site-packages|dist-packages|lib/python[\d.]+|/pgqueue|<frozen [^>]*)[/\\>]"
-# In this order. An apostrophe within a word is no quote.
+# The order matters. An apostrophe within a word is no quote.
 _VALUES = (
     (r"\n[\s\S]*", ""),
     (r"""(?<!\w)'[^']*'(?!\w)|"[^"]*\"""", "…"),
@@ -21,7 +21,7 @@ _VALUES = (
 
 
 def place_of(traceback: Column) -> Column:
-    """Return where an error was raised, as `file:line in function`; NULL: there is no frame.
+    """Return the place of an error as `file:line in function`; NULL: the traceback has no frame.
 
     It is the last frame of the user's own code, or else the last frame.
     """

@@ -1,8 +1,8 @@
-"""A queue replayed: who would have waited how long, with other slots and limits.
+"""A replay of a queue: the waits of messages with other slots and limits.
 
-Several servers take turns among channels, and within a channel among its keys; within a key,
-higher priorities come first, then what is due first. So do pgqueue's workers, who claim some
-messages ahead: of these, what is due first comes first.
+Several servers take turns among channels, and within a channel among its keys. Within a key, the
+highest priority comes first, then the earliest due time. pgqueue's workers do the same. They also
+claim some messages ahead, and run these in the order of their due times.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 STEP, SLOT, CHANNEL, KEY = range(4)
-"""What happens at a moment, beside arrivals; in this order."""
+"""The kinds of events at a moment, except arrivals, in this order."""
 
 
 class Jobs(NamedTuple):
-    """What came to a queue, in the order in which it was due; times in seconds.
+    """The jobs of a queue, in the order of their due times; times in seconds.
 
     Attributes:
-        due: when each was due.
-        service: how long it ran.
-        channel: its channel, a number from 0.
-        key: its key within its channel, a number from 0 that no other channel has.
-        priority: higher first.
-        latency: how long it takes to begin although a slot is free.
+        due: The times at which the jobs were due.
+        service: Their run times.
+        channel: Their channels, numbers from 0.
+        key: Their keys, numbers from 0. Keys of different channels have different numbers.
+        priority: Their priorities; a higher number comes first.
+        latency: The times that they take to begin although a slot is free.
     """
 
     due: Floats
@@ -46,7 +46,7 @@ class Jobs(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """How many may run at once, and for how long a place stays taken after a run, in seconds."""
+    """The most jobs that run at once, and the seconds that a place stays taken after a run."""
 
     running: int
     gap: float = 0.0
@@ -54,15 +54,15 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """How a queue is served.
+    """The slots and limits of a queue.
 
     Attributes:
-        slots: when there are how many slots, from each time on.
-        gap: how long a slot stays taken after a run, in seconds.
-        channels: limits of channels.
-        keys: limits of keys.
-        takes_turns: whether channels and keys do; else what is due first comes first, except
-            among what has limits.
+        slots: The times at which the number of slots changes, with the new numbers.
+        gap: The seconds that a slot stays taken after a run.
+        channels: The limits of channels.
+        keys: The limits of keys.
+        takes_turns: Whether channels and keys take turns. Otherwise the job that is due first comes
+            first, except among jobs with limits.
     """
 
     slots: Sequence[tuple[float, int]]
@@ -73,7 +73,7 @@ class Rules:
 
 
 def replay(jobs: Jobs, rules: Rules) -> Floats:
-    """Return when each job would have begun; NaN: never, since there were no slots."""
+    """Return the time at which each job would have begun; NaN: never, for lack of slots."""
     is_plain = not (rules.takes_turns or rules.channels or rules.keys)
     if is_plain and (jobs.priority == jobs.priority[:1]).all():
         return _in_order(jobs, rules)
@@ -81,10 +81,10 @@ def replay(jobs: Jobs, rules: Rules) -> Floats:
 
 
 def _in_order(jobs: Jobs, rules: Rules) -> Floats:
-    """Replay what begins in the order in which it is due: all that counts is the next free slot.
+    """Replay jobs that begin in the order of their due times: each takes the next free slot.
 
-    It gives what `_by_turns` does, several times as fast (Kiefer and Wolfowitz: On the theory of
-    queues with many servers, 1955).
+    The result equals the one of `_by_turns`, several times as fast (Kiefer and Wolfowitz: On the
+    theory of queues with many servers, 1955).
     """
     steps = [
         (time, count - before)
@@ -100,11 +100,11 @@ def _in_order(jobs: Jobs, rules: Rules) -> Floats:
     for job, (due, service, latency) in enumerate(
         zip(jobs.due.tolist(), jobs.service.tolist(), jobs.latency.tolist(), strict=True)
     ):
-        # The slots that change before it can begin.
+        # Apply the changes of the slots before this job can begin.
         while steps and (not free or steps[-1][0] <= max(due, free[0])):
             time, change = steps.pop()
-            # Fewer slots: the next that are free are no more. What runs there goes on, and if there
-            # are more again by then, it is there that it runs.
+            # With fewer slots, the slots that become free next go away, but their jobs run on. A
+            # later increase first takes back the slots whose jobs still run.
             gone.extend(heappop(free) for _ in range(-change))
             gone = sorted(end for end in gone if end > time)
             for _ in range(change):
@@ -119,7 +119,7 @@ def _in_order(jobs: Jobs, rules: Rules) -> Floats:
 
 
 def _joined(jobs: Jobs, rules: Rules) -> tuple[Ints, Ints]:
-    """Return channels and keys, with one (-1) for all that have no limit."""
+    """Return channels and keys; -1 stands for all channels or keys without a limit."""
     has_limit = np.isin(jobs.channel, list(rules.channels)) | np.isin(jobs.key, list(rules.keys))
     return np.where(has_limit, jobs.channel, -1), np.where(has_limit, jobs.key, -1)
 
@@ -127,8 +127,8 @@ def _joined(jobs: Jobs, rules: Rules) -> tuple[Ints, Ints]:
 def _by_turns(jobs: Jobs, rules: Rules) -> Floats:
     """Replay a queue event by event.
 
-    It is one function, with its state in local variables: a report replays some hundred thousand
-    jobs thirty times, and half of the time would go into calls.
+    It is one function with its state in local variables. A report replays some hundred thousand
+    jobs thirty times, and calls would take half of the time.
     """
     due, service, latency = jobs.due.tolist(), jobs.service.tolist(), jobs.latency.tolist()
     channels, keys = (jobs.channel, jobs.key) if rules.takes_turns else _joined(jobs, rules)
@@ -136,11 +136,11 @@ def _by_turns(jobs: Jobs, rules: Rules) -> Floats:
     rank = (-jobs.priority).tolist()
     channel_of = dict(zip(key_of_job, channel_of_job, strict=True))
     begun = [float("nan")] * len(jobs)
-    # Whose turn it is: channels that wait, and the keys that wait in each.
+    # The order of turns: waiting channels, and the waiting keys of each.
     turns: deque[int] = deque()
     keys_of: dict[int, deque[int]] = {channel: deque() for channel in channel_of.values()}
     waiting: dict[int, list[tuple[int, float, int]]] = {key: [] for key in channel_of}
-    # Places that are left where there is a limit; who has none is in no turn.
+    # The free places of each limit. A channel or key without free places has no turn.
     channel_places = {name: limit.running for name, limit in rules.channels.items()}
     key_places = {name: limit.running for name, limit in rules.keys.items()}
     happens: list[tuple[float, int, int]] = []

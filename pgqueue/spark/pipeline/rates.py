@@ -1,4 +1,4 @@
-"""How messages ended, how long they waited and ran: of all, and by channel, task, hour and key."""
+"""Ends, waits and run times of messages: in total, and by channel, task, hour and key."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 KEYS = 200
-"""Keys that are told of, those with most messages."""
+"""The most keys in the table: the keys with the most messages."""
 SLOWEST = 20
-"""Tasks that are told of, those that ran longest in total."""
+"""The most tasks in the table: the tasks with the longest total run time."""
 OUTCOMES = ("succeeded", "dead", "cancelled", "discarded", "expired")
 _SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _PERCENTILES = {
@@ -61,7 +61,7 @@ def _by_messages(rows: Pandas, name: str) -> Pandas:
 
 
 def _slowest(tasks: Pandas) -> Pandas:
-    """Return the tasks that ran longest in total."""
+    """Return the tasks with the longest total run time."""
     rows = tasks.sort_values(["run_total_s", "task"], ascending=[False, True]).head(SLOWEST)
     rows = rows.assign(share=rows["run_total_s"] / max(tasks["run_total_s"].sum(), 1e-9))
     columns = ["task", "messages", "run_p50_s", "run_p99_s", "run_total_s", "share"]
@@ -69,13 +69,13 @@ def _slowest(tasks: Pandas) -> Pandas:
 
 
 def rates(runs: DataFrame, *, exact: bool, keys: int = KEYS) -> DataFrame:
-    """Aggregate runs by all that they are told apart by: `rolled_up` joins these groups.
+    """Aggregate runs by channel, task, hour and key together; `rolled_up` joins these groups.
 
-    So the runs are read once, and each of their values is collected once.
+    So Spark reads the runs once, and collects each of their values once.
 
     Returns:
-        channel, task, hour (of the day, in UTC), key (NULL: "", or not one of those with most
-        messages), messages, a column for each of `OUTCOMES`, retried, lost, run_total_s; wait,
+        channel, task, hour (of the day, in UTC), key (NULL: "", or a key with few messages).
+        Also messages, a column for each of `OUTCOMES`, retried, lost, run_total_s, wait,
         wait_count and so on (see `percentiles.counted_values`).
     """
     most = (
@@ -95,10 +95,10 @@ def rates(runs: DataFrame, *, exact: bool, keys: int = KEYS) -> DataFrame:
 
 
 def rolled_up(parts: Pandas, by: str | None = None) -> Pandas:
-    """Join what `rates` found into the groups of one column; None: into a single row.
+    """Join the result of `rates` into the groups of one column; None: into a single row.
 
     Returns:
-        The column `by`, and what `GROUPED` and `SUMMARY` name, except per_s.
+        The column `by`, and the columns of `GROUPED` and `SUMMARY`, except per_s.
     """
     import pandas
 
@@ -120,7 +120,7 @@ def _joined(group: Pandas) -> dict[str, float]:
 
 
 def _hour(time: Column) -> Column:
-    """Return the hour of the day in UTC, whatever the session's time zone."""
+    """Return the hour of the day in UTC, in any time zone of the session."""
     return ((F.unix_micros(time) / 3_600_000_000).cast("long") % 24).cast("int")
 
 

@@ -1,11 +1,8 @@
-"""Derive from history when each message was due, when it ran, and how it ended.
+"""The runs of messages: their due times, run times and outcomes, from history.
 
-A row of history keeps the times of a message's last attempt, and of each earlier one that failed
-only the end. So what is derived here is measured for the last attempt, and estimated for those
-before (see `attempts`).
-
-The `run_at` of a flow's message is the time when it was stored. It could begin at `freed_at`: its
-wait since `run_at` is no sign of too few workers.
+A row of history has the times of a message's last attempt, and only the end of each earlier failed
+attempt. So the values are measured for the last attempt, and estimated for earlier attempts (see
+`attempts`).
 """
 
 from __future__ import annotations
@@ -25,14 +22,14 @@ _COMMON = (
     *("flow_id", "flow_name", "flow_created_at", "freed_by", "freed_at"),
 )
 HISTORY = (*_COMMON, "outcome", "finished_at", "flow_ended_at")
-"""The columns that are needed of the table `history`."""
+"""The required columns of the table `history`."""
 DEADLETTERS = (*_COMMON, "died_at")
-"""The columns that are needed of the table `deadletters`."""
+"""The required columns of the table `deadletters`."""
 MESSAGES = (*_COMMON, "state")
-"""The columns that are needed of the table `messages`."""
+"""The required columns of the table `messages`."""
 LOST = "pgqueue.exceptions.LeaseLost"
 SHOWN = 300
-"""Characters of an error's message that are kept."""
+"""The most characters of an error's message."""
 _ERRORS = (
     "array<struct<attempt: int, worker: string, at: string, class: string, message: string, "
     "traceback: string>>"
@@ -52,19 +49,21 @@ def runs(history: DataFrame, deadletters: DataFrame) -> DataFrame:
         deadletters: with the columns `DEADLETTERS`.
 
     Returns:
-        id, channel, key, task, priority, worker_id, attempt, lost;
-        claimed_at: when the last attempt was claimed;
-        outcome: as in history, or "dead";
-        failed: attempts that failed or lost their lease; is_retried: whether others followed them;
-        arrived_at: when it was first due (of a message that failed before: when it was created);
-        due_at: when its last attempt was due; what waits for others is not due before these ended;
-        started_at: when that began; NULL: it ended without one;
-        ended_at: when the message ended;
-        wait_s: from due_at to started_at; run_s: from started_at to ended_at;
-        total_s: from arrived_at to ended_at, if it succeeded or died;
-        errors: of its attempts: attempt, worker_id, at, error_class, place, pattern, message;
-        of messages of flows: flow_id, flow_name, flow_created_at, flow_ended_at, freed_by, and
-        waited_s: from when it was stored until what it waited for had ended.
+        The columns id, channel, key, task, priority, worker_id, attempt and lost, and:
+        `outcome`: as in history, or "dead";
+        `failed`: the number of attempts that failed or lost their lease;
+        `is_retried`: whether a retry followed a failure;
+        `claimed_at`: when the last attempt was claimed;
+        `arrived_at`: when it was first due; for a message that failed before, its creation;
+        `due_at`: when its last attempt was due; a child is not due before its parents have ended;
+        `started_at`: when this attempt began; NULL: the message ended without a run;
+        `ended_at`: when the message ended;
+        `wait_s`: from due_at to started_at;
+        `run_s`: from started_at to ended_at;
+        `total_s`: from arrived_at to ended_at, if it succeeded or died;
+        `errors`: structs of attempt, worker_id, at, error_class, place, pattern and message.
+        A message of a flow has flow_id, flow_name, flow_created_at, flow_ended_at, freed_by, and
+        `waited_s`: from its storage to the end of its last parent.
     """
     columns = [*_COMMON, "outcome", "ended_at", "flow_ended_at"]
     ended = history.withColumnRenamed("finished_at", "ended_at").select(*columns)
@@ -78,13 +77,13 @@ def runs(history: DataFrame, deadletters: DataFrame) -> DataFrame:
 
 
 def waiting(messages: DataFrame) -> DataFrame:
-    """Derive one row for each live message that is ready or runs: those of `runs` without an end.
+    """Derive one row for each ready or running message, with the columns of `runs` but no end.
 
     Args:
         messages: with the columns `MESSAGES`.
     """
     live = messages.where(F.col("state").isin("ready", "running"))
-    # What has not begun has nothing of its last run but the time when it started.
+    # A ready message still has the start of its last attempt: leave it out.
     started = F.when(F.col("state") == "running", F.col("started_at"))
     nothing = F.lit(None).cast("timestamp")
     return _derived(
@@ -100,9 +99,9 @@ def _derived(ended: DataFrame) -> DataFrame:
     failed = F.col("failures") + F.col("lost")
     parsed = F.when(F.col("errors") != "[]", F.from_json("errors", _ERRORS))
     before = F.filter("errors", lambda error: error.attempt < F.col("attempt"))
-    # A first lost lease leaves run_at as it was.
+    # A first lost lease does not change run_at.
     again = F.when(failed > 0, F.try_element_at(before, F.lit(-1)).at)
-    # greatest() passes over NULL: most messages wait for no others.
+    # greatest() ignores NULL: most messages have no parents.
     created = F.greatest("created_at", "freed_at")
     due = F.greatest("run_at", created, again)
     lost = F.coalesce(F.try_element_at("errors", F.lit(-1)).error_class == LOST, F.lit(False))

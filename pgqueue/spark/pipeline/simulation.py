@@ -1,8 +1,9 @@
-"""What more workers, a limit or another backoff would have done: the past, replayed.
+"""The effect of more workers, a limit or another backoff, by a replay of the past.
 
-What was due is replayed with its real times through a queue that is served as it was in the past
-(see `capacity`), and then with something changed. How near the first of these comes to what was
-measured is told beside it (Law: Simulation Modeling and Analysis, chapter 5).
+The simulation replays the attempts with their real times through a queue with the estimated slots
+and limits of the past (see `capacity`). Then it changes one setting at a time. The table shows the
+error of the unchanged replay against the measured times (Law: Simulation Modeling and Analysis,
+chapter 5).
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST = 30_000
-"""Attempts that are replayed, beside those with which they share slots; of more, the attempts of
-the stretch of time with the longest backlog."""
+"""The most attempts of the replayed window, without the attempts that share their slots. The window
+is the stretch of time with the longest backlog."""
 NOISY = 3
-"""Keys that are limited in turn."""
+"""The number of keys that get a limit, one at a time."""
 COLUMNS = (
     *("scenario", "kind", "workers", "wait_p50_s", "wait_p99_s", "total_p99_s", "utilisation"),
 )
 FACTORS = ((0.5, "Half the workers"), (2.0, "Twice the workers"), (4.0, "Four times the workers"))
 CONSTANT = 10.0
-"""Seconds of the constant backoff that is tried."""
+"""Seconds of the simulated constant backoff."""
 
 
 class Window(NamedTuple):
-    """What is replayed: all that was due from `since` to before `until`."""
+    """The replayed time: the attempts due from `since` to before `until`."""
 
     since: datetime
     until: datetime
@@ -63,7 +64,7 @@ def make(given: Material) -> Made:
 
 
 def _noisy(given: Material) -> list[tuple[str, int]]:
-    """Return the first of the noisy keys, and their hashes."""
+    """Return the first noisy keys and their hashes."""
     names = given.tables["noisiest_keys"].head(NOISY)
     if names.empty:
         return []
@@ -74,16 +75,16 @@ def _noisy(given: Material) -> list[tuple[str, int]]:
 
 
 def window(over_time: Pandas, width: int, most: int = MOST) -> Window | None:
-    """Return the stretch of time with the longest backlog of at most so many attempts.
+    """Return the stretch of time with the longest backlog and at most `most` attempts.
 
-    Of a bucket that has more by itself, it is the beginning.
+    If a single bucket has more attempts, the window is the beginning of the bucket.
 
     Args:
-        over_time: the table.
-        width: of its buckets, in seconds.
+        over_time: the table of this name.
+        width: the width of its buckets, in seconds.
 
     Returns:
-        None: there is no bucket.
+        None: the table has no bucket.
     """
     attempts = (over_time["arrived"] + over_time["failed_attempts"]).tolist()
     backlog = over_time["backlog"].tolist()
@@ -105,16 +106,18 @@ def window(over_time: Pandas, width: int, most: int = MOST) -> Window | None:
 
 
 def arrivals(attempts: DataFrame, within: Window) -> DataFrame:
-    """Select what was due within a window, and what it shared slots with; times in microseconds.
+    """Select the attempts due within a window, and the attempts that shared slots with them.
 
-    The first messages would find an empty queue without those that ran or waited when the window
-    begins. The last ones would have all slots without those that came after the window, and began
-    before the last ones did; of these, all that began within as much time again.
+    The result includes attempts that ran or waited when the window began: without them the first
+    messages would find an empty queue. It also includes attempts that were due after the window,
+    but began before the last ones of the window. Without them the last ones would have all slots.
+    These later attempts are bounded: they began within the window's length after its end.
 
     Returns:
-        due, began (in the window), ended, id, channel and key (hashes), priority, is_last; worker,
-        claim (a hash), is_exact, is_lost; is_before, is_after: whether it was due before or after
-        the window; is_running: whether it ran when that begins.
+        due, began (not before the window) and ended in microseconds; id, channel and key (hashes).
+        Also priority, is_last, worker, claim (a hash), is_exact, is_lost. The flags is_before and
+        is_after: whether it was due before or after the window; is_running: whether it ran when the
+        window began.
     """
     since, until = F.lit(within.since), F.lit(within.until)
     ran = attempts.where(F.col("started_at").isNotNull() & (F.col("ended_at") > since))
@@ -142,7 +145,7 @@ def arrivals(attempts: DataFrame, within: Window) -> DataFrame:
 
 
 def pools(runs: DataFrame) -> DataFrame:
-    """Return the sets of channels (hashes) that one worker served, each once."""
+    """Return the distinct sets of channels (hashes) that one worker served."""
     channels = F.collect_set(F.xxhash64("channel"))
     by_worker = runs.where(F.col("worker_id").isNotNull()).groupBy("worker_id")
     return by_worker.agg(F.sort_array(channels).alias("channels")).select("channels").distinct()
@@ -150,13 +153,13 @@ def pools(runs: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True)
 class Work:
-    """Attempts of one pool of workers, in the order in which they were due.
+    """Attempts of one pool of workers, in the order of their due times.
 
     Attributes:
-        message: a number for each message.
-        past: when they were due, began and ended.
-        is_measured: whether its times are measured, not estimated.
-        since: what the times of `past` count from, in seconds.
+        message: The messages of the attempts, as numbers.
+        past: Their times.
+        is_measured: Whether the times are measured, not estimated.
+        since: The zero of the times in `past`, in seconds.
     """
 
     past: Past
@@ -168,11 +171,11 @@ class Work:
 
 
 class Outcome(NamedTuple):
-    """How long messages would have waited, how many slots there were, and for how long they ran.
+    """The waits of messages, the numbers of slots, and the use of the slots.
 
     Attributes:
-        steps: how many slots there were from when on; none after the last run.
-        used: the seconds in which slots ran something.
+        steps: the times at which the number of slots changes; 0 slots after the last run.
+        used: the seconds in which slots were in use.
     """
 
     waits: Floats
@@ -182,7 +185,7 @@ class Outcome(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """How many slots there were, at the most."""
+        """The highest number of slots."""
         return fleet.top(self.steps)
 
     @property
@@ -194,7 +197,7 @@ class Outcome(NamedTuple):
 
 
 def together(sets: Sequence[Sequence[int]]) -> list[set[int]]:
-    """Join the sets that have a channel in common: these channels are served by one pool."""
+    """Join the sets that have a channel in common: one pool serves these channels."""
     found: list[set[int]] = []
     for each in map(set, sets):
         touching = [pool for pool in found if pool & each]
@@ -204,18 +207,18 @@ def together(sets: Sequence[Sequence[int]]) -> list[set[int]]:
 
 
 def work_of(rows: Pandas, pool: set[int] | None = None) -> Work | None:
-    """Return the attempts of a pool, None if there is none.
+    """Return the attempts of a pool; None: the pool has no attempt.
 
     Args:
-        rows: what `arrivals` selects.
-        pool: the channels that it serves; None: all.
+        rows: the result of `arrivals`.
+        pool: the channels of the pool; None: all.
     """
     import pandas
 
     mine = rows if pool is None else rows[rows["channel"].isin(pool)]
     if mine.empty:
         return None
-    # When the window begins there is at once what runs, and then what waits, in its order.
+    # At the begin of the window, running messages come first, then waiting ones in their order.
     mine = mine.assign(waits=~mine["is_running"]).sort_values(["waits", "due", "id"], kind="stable")
     is_before = mine["is_before"].to_numpy(bool)
     due, began, ended = (mine[name].to_numpy(np.int64) for name in ("due", "began", "ended"))
@@ -247,8 +250,8 @@ def simulate(
     """Replay the past as it was, and with one thing changed at a time.
 
     Args:
-        works: of each pool of workers.
-        noisy: keys that are limited in turn: how they are called, and their hashes.
+        works: the attempts of each pool of workers.
+        noisy: the keys that get a limit, one at a time: their names and hashes.
 
     Returns:
         The table what_if, and the fact simulation.
@@ -301,7 +304,7 @@ def _latencies(work: Work, served: Served) -> Floats:
 
 
 def _nearest(work: Work) -> Served:
-    """Return the estimate by which the replay comes nearest to what was measured."""
+    """Return the estimate whose replay comes nearest to the measured waits."""
     measured = _spread(_as_measured(work, Rules(slots=[(0.0, 1)])).waits)
 
     def distance(served: Served) -> float:
@@ -313,7 +316,7 @@ def _nearest(work: Work) -> Served:
 
 
 def _spread(waits: Floats) -> Floats:
-    """Return percentiles of waits, each a millisecond at least."""
+    """Return percentiles of waits, at least a millisecond each."""
     known = waits[~np.isnan(waits)]
     if not len(known):
         return np.full(6, 1e9)
@@ -382,7 +385,7 @@ def _times(rules: Rules, factor: float) -> Rules:
 def _limited(
     works: Sequence[Work], today: Sequence[Rules], key: int
 ) -> tuple[list[Rules], int] | None:
-    """Return the rules with a limit for a key: a quarter of the slots of its pool."""
+    """Return the rules with a limit for a key: a quarter of its pool's slots."""
     changed = list(today)
     for index, work in enumerate(works):
         found = work.past.key[work.key_hash == key]
@@ -396,7 +399,7 @@ def _limited(
 
 
 def _backoffs(works: Sequence[Work]) -> Iterator[tuple[str, list[Floats]]]:
-    """Yield other times at which attempts after a failure are due, if there are any."""
+    """Yield other due times of the retries, if the attempts include retries."""
     if not any(len(np.unique(work.message)) < len(work.message) for work in works):
         return
     yield (
@@ -410,17 +413,17 @@ def _backoffs(works: Sequence[Work]) -> Iterator[tuple[str, list[Floats]]]:
 
 
 def _due_again(work: Work, delay: Callable[[Floats], Floats]) -> Floats:
-    """Return when attempts would be due, each so long after the end of the one before it.
+    """Return the due times of attempts with another delay after each failure.
 
     Args:
-        delay: gives the seconds before each retry, by its number, from 1.
+        delay: the function returns the seconds before a retry, by its number from 1.
     """
     import pandas
 
     past = work.past
     groups = pandas.Series(work.message)
     retry = pandas.Series(past.due).groupby(groups).cumcount().to_numpy(np.float64)
-    # What follows an attempt: its wait, its run, and the delay before the next one.
+    # The time from one due time to the next: the wait, the run and the delay.
     after = pandas.Series(past.ended - past.due + delay(retry + 1))
     until_then = after.groupby(groups).cumsum().to_numpy() - after.to_numpy()
     first = pandas.Series(past.due).groupby(groups).transform("first").to_numpy()

@@ -1,4 +1,4 @@
-"""Where a report reads: the queue itself, or the folder of an export."""
+"""The sources of a report: the queue itself, or the folder of an export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Tables(NamedTuple):
-    """What a report reads: the columns that `runs` needs of these tables."""
+    """The tables of a report, with the columns that `runs` requires."""
 
     history: DataFrame
     deadletters: DataFrame
@@ -38,7 +38,7 @@ class Live(NamedTuple):
         return "live"
 
     def read(self, spark: SparkSession, since: datetime | None, until: datetime | None) -> Tables:
-        """Return what ended between two times, and what is live."""
+        """Return the messages that ended between two times, and the live messages."""
         between = {
             name: time.isoformat() for name, time in (("since", since), ("until", until)) if time
         }
@@ -55,10 +55,10 @@ class Live(NamedTuple):
 
 
 class Folder(NamedTuple):
-    """The folder of an export: it has what ended and what died, and nothing of what is live.
+    """The folder of an export: it has history and dead letters, but no live messages.
 
     Attributes:
-        path: what was given to the export.
+        path: the path or URL of the export's folder.
     """
 
     path: str
@@ -67,10 +67,10 @@ class Folder(NamedTuple):
         return self.path
 
     def read(self, spark: SparkSession, since: datetime | None, until: datetime | None) -> Tables:
-        """Return what ended between two times.
+        """Return the messages that ended between two times.
 
         Raises:
-            NoExport: there is no export in the folder.
+            NoExport: the folder has no export.
         """
         folder = self.path.rstrip("/")
         try:
@@ -84,7 +84,7 @@ class Folder(NamedTuple):
         try:
             letters = _read(spark, f"{folder}/deadletters", DEADLETTERS, "deadletters")
         except AnalysisException:
-            # An export that was killed in its last step has none yet.
+            # An export that was killed in its last step has no dead letters yet.
             letters = _nothing(spark, "deadletters")
         return Tables(
             _between(history, "finished_at", since, until).select(*HISTORY),
@@ -97,7 +97,7 @@ Source = Live | Folder
 
 
 def _read(spark: SparkSession, path: str, names: Sequence[str], table: str) -> DataFrame:
-    """Read Parquet files, also those of an older version, which have fewer columns."""
+    """Read Parquet files, also files of an older version with fewer columns."""
     found = spark.read.parquet(path)
     missing = [TABLES[table].column(name) for name in names if name not in found.columns]
     if not missing:
@@ -111,7 +111,7 @@ def _read(spark: SparkSession, path: str, names: Sequence[str], table: str) -> D
 def _between(
     frame: DataFrame, time: str, since: datetime | None, until: datetime | None
 ) -> DataFrame:
-    """Select by a time, and first by the day that is a folder's name."""
+    """Select rows by a time, and folders by their day."""
     if since:
         frame = frame.where((F.col("day") >= F.lit(since.date())) & (F.col(time) >= F.lit(since)))
     if until:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from pgqueue.spark.pipeline.periods import Period
 
 LEAST = 10
-"""Retries in a bucket, below which it is no storm."""
+"""The fewest retries in a bucket of a storm."""
 TIMES = 3
-"""So many times the usual retries of a message."""
+"""The least ratio of a storm's retries per message to the usual ones."""
 USUAL = 0.05
-"""Retries of a message that are usual anywhere."""
+"""Retries per message that are usual for any task."""
 COLUMNS = (
     *("task", "began_at", "ended_at", "attempts", "retries", "retries_per_message"),
     "usual_retries_per_message",
@@ -34,7 +34,7 @@ def make(given: Material) -> Made:
 
 
 def retries(attempts: DataFrame, period: Period) -> DataFrame:
-    """Count by task and bucket the attempts that ended, and those that failed and were retried.
+    """Count by task and bucket the ended attempts, and the retried failures.
 
     Returns:
         task, bucket, attempts, retries, messages.
@@ -44,7 +44,7 @@ def retries(attempts: DataFrame, period: Period) -> DataFrame:
     return ended.groupBy("task", period.bucket(F.col("ended_at")).alias("bucket")).agg(
         F.count("*").alias("attempts"),
         F.count(F.when(~F.col("is_last"), 1)).alias("retries"),
-        # Few messages have more than one attempt: only these need be told apart.
+        # Few messages have more than one attempt: count only these by their ids.
         (F.count(F.when(is_only, 1)) + F.count_distinct(F.when(~is_only, F.col("id")))).alias(
             "messages"
         ),
@@ -52,7 +52,7 @@ def retries(attempts: DataFrame, period: Period) -> DataFrame:
 
 
 def storms(counted: Pandas, period: Period) -> Pandas:
-    """Join buckets with far more retries than the task's median bucket, where they touch."""
+    """Join adjacent buckets with far more retries than the task's median bucket."""
     import pandas
 
     rows = []

@@ -145,7 +145,7 @@ def test_what_can_not_be_read_is_said_and_left(project: Path, capsys: Any) -> No
     (project / "broken.py").write_text("def (", "utf-8")
 
     out, _ = told(project)
-    assert "broken.py: it can't be read" in capsys.readouterr().err
+    assert "broken.py: reading failed" in capsys.readouterr().err
     assert "refused" in out
     with pytest.raises(CommandError, match="no file or folder"):
         told(project / "nowhere")

@@ -440,69 +440,6 @@ class Redaction:
         return {**by_task, "": RedactionRules.of(self.fields)}
 
 
-def stand_in(error: BaseException, hidden: Hidden) -> BaseException:
-    """Return an error that is shown as this one is, without the values; itself, if there are none.
-
-    So it can be logged and stored, and is not changed. Its frames are stand-ins, too: an error
-    tracker reads their local variables. Never raises because of the error.
-    """
-    if not hidden and hidden.keeps_locals:
-        return error
-    try:
-        return _StandIns(hidden).of(error)
-    except BaseException:
-        return _alike(error, MASK)
-
-
-class _StandIns:
-    """Makes them of an error, its causes, contexts and members."""
-
-    def __init__(self, hidden: Hidden) -> None:
-        self._hidden = hidden
-        self._made: dict[int, BaseException] = {}
-
-    def of(self, error: BaseException) -> BaseException:
-        if id(error) in self._made:
-            return self._made[id(error)]
-        if isinstance(error, BaseExceptionGroup):
-            made = _alike(
-                error, self._hidden.shown(error.message), list(map(self.of, error.exceptions))
-            )
-        else:
-            made = _alike(error, self._hidden.said(error))
-        made.__traceback__ = self._trace(error.__traceback__)
-        self._made[id(error)] = made
-        for note in getattr(error, "__notes__", ()):
-            made.add_note(self._hidden.shown(str(note)))
-        if error.__cause__ is not None:
-            made.__cause__ = self.of(error.__cause__)
-        if error.__context__ is not None:
-            made.__context__ = self.of(error.__context__)
-        made.__suppress_context__ = error.__suppress_context__
-        return made
-
-    def _trace(self, trace: TracebackType | None) -> TracebackType | None:
-        """Return a traceback of the same functions and lines, with other local variables."""
-        found = []
-        while trace is not None:
-            found.append(trace)
-            trace = trace.tb_next
-        made: TracebackType | None = None
-        for each in reversed(found):
-            frame = _stand_in_frame(each.tb_frame, self._locals(each.tb_frame))
-            made = TracebackType(made, frame, -1, each.tb_lineno)
-        return made
-
-    def _locals(self, frame: FrameType) -> dict[str, Any]:
-        if not self._hidden.keeps_locals:
-            return {}
-        return {
-            name: MASK if _BY_DEFAULT.is_field(name) else _Local(value, self._hidden)
-            for name, value in frame.f_locals.items()
-        }
-        return {**by_task, "": RedactionRules.of(self.fields)}
-
-
 def _said(error: BaseException) -> str:
     try:
         return str(error)

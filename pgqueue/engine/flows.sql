@@ -104,7 +104,8 @@ COPY pgqueue_dependency (flow_id, child_id, parent_id) FROM STDIN
 
 -- name: block
 -- Each child watches the first of its parents; the router moves its watch. The function returns false to a producer's
--- role, which has no right to COPY the dependencies.
+-- role, which has no right to COPY the dependencies. Only stored messages are blocked: nothing would delete the row of
+-- a duplicate, or of a message that a full channel dropped.
 SELECT pgqueue_block_v1(%(flow_id)s, %(children)s::bigint[], %(watched)s::bigint[], %(on_failures)s::text[])
 
 -- name: produce_waits

@@ -55,7 +55,11 @@ FROM (
 
 -- name: match
 -- First topics and patterns, each only once for any number of events and subscriptions. Then equalities, by a hash of
--- the values. Then the rest of the conditions.
+-- the values. Then the other conditions. A new condition goes behind both lookups: before them, each event would be
+-- compared with each subscription.
+--
+-- The messages skip engine/enqueue. So each effect of an insert (governed lanes, bells, notices, idle workers) is here,
+-- too, except for max_size and dedupe keys, which such messages do not have.
 WITH subs AS MATERIALIZED (
     SELECT *, exact = '{}' AND regex = '' AS is_any, predicate = '' AND eq_path = '' AS is_plain
     FROM pgqueue_subscription

@@ -1,4 +1,5 @@
--- Publishers only insert. The sequencer gives positions, in the order of commits.
+-- Publishers only insert. The sequencer gives positions, in the order of commits. PostgreSQL refuses to prepare a
+-- transaction that has notified. A publisher that prepares its transaction inserts into pgqueue_event_inbox itself.
 
 -- name: publish
 SELECT pgqueue_publish_v1(%(topic)s, %(key)s, %(payload)s::jsonb, %(metadata)s::jsonb)

@@ -11,7 +11,8 @@ FOR UPDATE SKIP LOCKED
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED
 
 -- name: move
--- Each move begins at the front: if it resumed behind the last event, it would skip events of late commits.
+-- Each move begins at the front: if it resumed behind the last event, it would skip events of late commits. The next
+-- position follows the floor, too: after retention has dropped every partition, max(position) alone would begin at 1 again.
 WITH head AS MATERIALIZED (
     SELECT greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
                     (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS position

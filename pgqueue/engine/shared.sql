@@ -245,8 +245,9 @@ FROM parts
 CASE WHEN state = 'held' AND lease_until IS NULL THEN 'waiting' ELSE state END AS word
 
 -- name: is_from_the_future
--- A condition on a lease: its rest is longer than its length, so it began after now. The server's clock was set back,
--- or a host whose clock is behind took over. A second is left to small corrections.
+-- A condition on a lease: its rest is longer than its length, so it began after now. Each statement that
+-- grants a lease stores its length in `lease_for`. The server's clock was set back, or a host whose clock is behind took
+-- over. A second is left to small corrections.
 lease_until > statement_timestamp() + lease_for + interval '1 second'
 
 -- name: retained_at

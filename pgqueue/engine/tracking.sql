@@ -1,4 +1,8 @@
 -- Triggers that publish the changes of a table, in the transaction of each change.
+--
+-- Triggers of an older version stay in the databases of users until they track the table again. So the functions that
+-- triggers call (pgqueue_diff_v1, …) and the columns of the inbox must not change. An error in a trigger fails the
+-- user's own write, so a trigger names columns only where the user named some.
 
 -- name: table
 -- The table with its columns, the search_path, and the triggers and the function that pgqueue has made for it.

@@ -186,6 +186,7 @@ def _parsed(body: bytes) -> Any:
     try:
         return json.loads(body, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
+        # A sender gives a message up for 422: no message that may be right later gets this answer.
         raise _MessageRefused(422, f"The body is no JSON: {error}") from error
 
 

@@ -3,6 +3,9 @@
 --
 -- The roles are groups without a login: GRANT pgqueue_worker TO shop_worker;
 --
+-- A new table, or a new right on one, goes into the matrix below. tests/engine/test_roles.py does the work of each part
+-- in sessions of its role.
+--
 -- These rights are on the tables of pgqueue alone. Tasks need rights on your own tables, too.
 DO $roles$
 DECLARE

@@ -125,6 +125,8 @@ class WalFeed(Service):
 
     def _move(self, connection: Connection) -> None:
         """Move the events of visible commits, and forget these commits."""
+        # Before the move: a commit is in the WAL before other sessions see it. A commit that is
+        # unseen now may be missing from the move, and must not be confirmed.
         unseen = replication.unseen(connection, list(self._announced))
         if sequence.advance(connection):
             # The other session's statement may not see all commits that this session sees.

@@ -20,6 +20,7 @@ from pgqueue.calls.outcomes import (
     Retried,
     Succeeded,
 )
+from pgqueue.calls.stand_ins import stand_in
 from pgqueue.claiming.run_counts import CountedRun, TimedRun
 from pgqueue.codec import raw
 from pgqueue.codec.arguments import Codec

@@ -21,7 +21,7 @@ from opentelemetry.trace import Tracer as OTelTracer
 
 from pgqueue.calls.stand_ins import stand_in
 from pgqueue.exceptions import Cancel, Defer, Discard
-from pgqueue.redaction import Hidden, stand_in
+from pgqueue.redaction import Hidden
 from pgqueue.telemetry.carried import EMPTY, MessageOrigin, added
 from pgqueue.telemetry.instruments import SYSTEM, TASK, Instruments, name_of
 from pgqueue.values.escaping import logger_of

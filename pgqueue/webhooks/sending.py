@@ -85,6 +85,7 @@ def post(
             decode_content=False,
         )
         excerpt = _excerpt(response)
+    # From None, each: the causes quote the URL, the headers or the secret.
     except _AddressRefused as error:
         raise DeliveryFailed(str(error)) from None
     except (TimeoutError, PoolTimeout):

@@ -180,8 +180,8 @@ class TestAPolicy:
     @pytest.mark.parametrize(
         ("options", "said"),
         [
-            ({}, "says nothing"),
-            ({"burst": 3}, "says nothing"),
+            ({}, "has no limit"),
+            ({"burst": 3}, "has no limit"),
             ({"max_running": 0}, "max_running=0: it must be a whole number, 1 or more"),
             ({"max_running": True}, "max_running=True"),
             ({"max_running": 2**31}, "max_running=2147483648"),
@@ -194,9 +194,9 @@ class TestAPolicy:
             ({"rate": 5, "per": timedelta(days=367)}, "per="),
             ({"rate": 5, "burst": 0}, "burst=0"),
             ({"rate": 5, "burst": 1.5}, "burst=1.5"),
-            ({"max_running": 1, "burst": 3}, "burst=3: it is for a rate"),
-            ({"rate": 1e6, "per": 0.001}, "rate=1000000.0: there may be a million a second"),
-            ({"rate": 1e-6, "per": timedelta(days=360)}, "rate=1e-06: there must be one"),
+            ({"max_running": 1, "burst": 3}, "burst=3: it needs a rate"),
+            ({"rate": 1e6, "per": 0.001}, "rate=1000000.0: it may be a million a second"),
+            ({"rate": 1e-6, "per": timedelta(days=360)}, "rate=1e-06: it must be one"),
             ({"rate": 1, "per": timedelta(days=30), "burst": 2**31 - 1}, "burst=2147483647"),
             ({"weight": 3}, "weight=3: only keys have one"),
             ({"weight": 101, "each_key": True}, "weight=101"),

@@ -98,7 +98,7 @@ class TestPolicy:
             (["--max-running", "0"], "'0': it must be a whole number, 1 or more"),
             (["--weight", "3"], "only keys have one"),
             (["--each-key", "--key", "a", "--weight", "3"], "key='a'"),
-            ([], "says nothing"),
+            ([], "has no limit"),
             (["--remove", "--rate", "3"], "leave out rate"),
             (["--rate", "many"], "invalid float value"),
         ],

@@ -422,11 +422,11 @@ class TestWhatIsStoredInTheOpen:
     """Is refused, with what to do about it."""
 
     def test_is_an_event(self) -> None:
-        with pytest.raises(InvalidSubscription, match="log keeps its events as they are"):
+        with pytest.raises(InvalidSubscription, match="log stores its events in plain text"):
             subscribe("order.paid", name="x")(jobs.keep)
         with pytest.raises(InvalidSubscription, match="encrypted"):
             subscribe("order.paid", encrypted=True)
-        with pytest.raises(InvalidSubscription, match="log keeps its events as they are"):
+        with pytest.raises(InvalidSubscription, match="log stores its events in plain text"):
             subscriptions.create("x", task=jobs.keep, topics="order.paid")
 
     def test_is_a_raw_message(self) -> None:

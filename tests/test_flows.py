@@ -774,7 +774,7 @@ class TestGrowing:
         bad.refresh()
 
         assert bad.status is State.DEAD
-        assert "it is not a message of what" in bad.errors[-1].message
+        assert "it is not a message of the part" in bad.errors[-1].message
 
     def test_needs_a_flow(self) -> None:
         result = jobs.grow_where_there_is_no_flow.using(max_attempts=1).enqueue()

@@ -39,7 +39,7 @@ class TestASchedule:
             ({"when": 1e300}, "too long"),
             ({"when": 0.1}, "a second or more"),
             ({"when": "@daily", "timezone": "Mars"}, "no time zone 'Mars'"),
-            ({"when": "@daily", "timezone": 1}, "name of one"),
+            ({"when": "@daily", "timezone": 1}, "name of a time zone"),
             ({"when": 60, "timezone": "UTC"}, "an interval has none"),
             ({"when": "@daily", "missed": "never"}, "'skip', 'once', 'all'"),
             ({"when": "@daily", "overlap": "queue"}, "'allow', 'skip', 'one'"),
@@ -66,7 +66,7 @@ class TestATask:
         ("given", "said"),
         [
             ("every day", "schedule='every day'.*no cron line"),
-            (["@daily", "@hourly"], "each needs a name of its own"),
+            (["@daily", "@hourly"], "needs its own name"),
         ],
     )
     def test_refuses_by_the_name_of_the_option(self, given: Any, said: str) -> None:

@@ -213,7 +213,7 @@ class TestABackoff:
             assert task.backoff == declared.backoff
 
         [record] = caplog.records
-        assert "its task's own holds" in record.getMessage()
+        assert "its task's own applies" in record.getMessage()
         assert record.exc_info is None
 
     @pytest.mark.django_db(transaction=True)

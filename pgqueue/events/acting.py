@@ -1,8 +1,8 @@
-"""Who acts, and why: it travels in the metadata of events.
+"""The actor and the reason of a change, in the metadata of events.
 
-Events that Python publishes take it from the context. Those that a trigger publishes take it from
-the transaction: before a statement writes, the setting `pgqueue.acting` is set there, once in each
-transaction, until it ends or the context says something else.
+Events that Python publishes take the actor from the context. Events that a trigger publishes take
+it from the transaction. Before a statement writes, the setting `pgqueue.acting` is set there. It is
+set once per transaction, and again only if the context changes.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.error_words import shown
 
-User = Any  # a user of Django's, text, a number; a function that returns one; None: not said
+User = Any  # a user of Django's, a text, a number, a function that returns one, or None
 
 _said: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("acting", default=())
 
 NOBODY = "{}"
 SESSION_USER = "session_user"
-"""In what is said of who acts: the role of PostgreSQL that said so, where that is a producer's."""
+"""The field of an actor with the producer's PostgreSQL role, which has named the actor."""
 _SET = "SELECT set_config('pgqueue.acting', %s, true)"
 _BEFORE = r"(?:\s|\(|--[^\n]*\n|/\*.*?\*/)*"
 _WRITES = re.compile(
@@ -41,23 +41,23 @@ _MAY_COMMIT = re.compile(rf"{_BEFORE}(?:call|do)\b", re.DOTALL | re.IGNORECASE)
 
 
 class acting_as:
-    """Say who acts in a block, and why: events that it publishes have it as metadata["acting"].
+    """Set the actor and the reason for events of a block, as their metadata["acting"].
 
         with acting_as(user=request.user, reason="refund"):
             order.delete()
 
-    This also goes for what the triggers of `TrackTable` publish, as long as Django's connection
-    writes. It holds for this thread or this coroutine, and for what they call. A block within a
-    block adds to what the outer one says, or says it anew.
+    This also applies to events of the triggers of `TrackTable`, if Django's connection writes. It
+    applies to this thread or coroutine, and to the functions that it calls. An inner block adds to
+    the fields of the outer block, or replaces them.
 
     Args:
-        user: a user of Django's, of which the id and the name are kept; or text or a number. A
-            function that returns one of these is called whenever that is needed.
+        user: a user of Django's, of which the id and the name are stored; or a text or a number. Or
+            a function that returns a user; it is called for each event that needs it.
         reason: any text.
-        more: what else is to be known, as JSON has it.
+        more: further fields, as JSON values.
 
     Raises:
-        InvalidEvent: the user is no user, or the rest can't be stored.
+        InvalidEvent: the user is no user, or another field is not storable.
     """
 
     def __init__(self, user: User = None, *, reason: str | None = None, **more: Any) -> None:
@@ -82,15 +82,15 @@ class acting_as:
 
 
 def acting() -> Mapping[str, Any]:
-    """Return who acts now, and why; {}: nobody has said.
+    """Return the current actor and reason; {}: none is set.
 
     Raises:
-        InvalidEvent: a function returned something else than a user.
+        InvalidEvent: a function did not return a user.
     """
     said = _said.get()
     if not said:
         return {}
-    # Nobody acts while it is found out: a user that is loaded is no reason to ask again.
+    # No actor is set during the call: loading a user must not call this again.
     _said.set(())
     try:
         parts = [
@@ -105,7 +105,7 @@ def acting() -> Mapping[str, Any]:
 
 
 def said_by(role: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event's metadata, with the role that has said who acts."""
+    """Return an event's metadata with the role that has named the actor."""
     if "acting" not in metadata:
         return dict(metadata)
     said = metadata["acting"]
@@ -125,7 +125,7 @@ def _shown(user: Any) -> Any:
 
 
 class ActingMiddleware:
-    """Have the user of each request act in it. It stands behind Django's authentication."""
+    """Make the user of each request its actor. Put it behind Django's authentication."""
 
     sync_capable = True
     async_capable = True
@@ -150,11 +150,11 @@ class ActingMiddleware:
             return response
 
 
-# --- What triggers are told
+# --- The actor in transactions, for triggers
 
 
 def tell_triggers(connection: Any, **_: Any) -> None:
-    """Have the statements of a connection that was opened say who acts, if it may have our tables.
+    """Make a new connection set the actor before writes, if its database may have pgqueue's tables.
 
     A receiver of Django's `connection_created`.
     """
@@ -162,39 +162,39 @@ def tell_triggers(connection: Any, **_: Any) -> None:
     if connection.vendor != "postgresql" or any(isinstance(each, _Teller) for each in wrappers):
         return
     if router.allow_migrate(connection.alias, "pgqueue"):
-        # First: Django removes temporary ones from the end.
+        # At the front: Django removes temporary wrappers from the end.
         wrappers.insert(0, _Teller(connection))
 
 
 class _Told:
-    """Stands among what Django does on commit for as long as the setting holds.
+    """A hook in Django's `run_on_commit` that lives as long as the setting.
 
-    It is dropped with the savepoint in which it was set, as the setting is.
+    A rollback of the savepoint in which the setting was made removes both.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def __call__(self) -> None:
-        """Do nothing: the transaction is over, and the setting with it."""
+        """Do nothing: the transaction is over, and so is the setting."""
 
 
 class _Teller:
-    """Sets who acts before a statement of a connection writes."""
+    """Sets the actor before a statement of a connection writes."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._has_told = False
-        self._place = 0  # of the last mark
+        self._place = 0  # the index of the last mark
 
     def __call__(
         self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
     ) -> Any:
-        """Run a statement, as Django has it."""
+        """Run a statement, as one of Django's execute wrappers."""
         if (_said.get() or self._has_told) and _writes(text := _text(self._connection, sql)):
             who = acting()
             if not self._connection.in_atomic_block and self._connection.get_autocommit():
-                # A procedure that commits can't run in a transaction of ours.
+                # A procedure that commits must not run in a transaction that is opened here.
                 if who and not _MAY_COMMIT.match(text):
                     with transaction.atomic(using=self._connection.alias):
                         self._tell(who)
@@ -210,20 +210,20 @@ class _Teller:
             if said == self._told():
                 return
             self._set(said)
-            # As `on_commit` does, which says no where Django has seen an error.
+            # Done here, since `on_commit` refuses after Django has seen an error.
             connection.run_on_commit.append((set(connection.savepoint_ids), _Told(said), True))
             self._place = len(connection.run_on_commit) - 1
             self._has_told = True
         elif who or self._has_told:
-            # Django doesn't see where such a transaction ends.
+            # Django does not notice the end of such a transaction.
             self._set(said)
             self._has_told = bool(who)
 
     def _told(self) -> str:
-        """Return what the transaction has been told."""
+        """Return the current setting of the transaction."""
         if self._has_told:
             waiting = self._connection.run_on_commit
-            # Others are behind the last mark, up to thousands.
+            # Other hooks may follow the last mark, up to thousands.
             for place in (self._place, *range(len(waiting) - 1, -1, -1)):
                 if place < len(waiting) and isinstance(mark := waiting[place][1], _Told):
                     self._place = place

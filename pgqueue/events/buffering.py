@@ -1,4 +1,4 @@
-"""Publish many events together, a little later: for what needs no transaction of its own."""
+"""Publish many events together, a little later, outside of the callers' transactions."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ class BufferedPublisher:
         publisher = BufferedPublisher(flush_every=0.5)
         publisher.publish("page.seen", {"path": "/"})
 
-    It publishes what it has after `flush_every`, as soon as there are `max_batch`, at `flush()`,
-    and when the process ends in an orderly way. If the database is away it keeps them and tries
-    again; what it can't publish in the end is logged in full. A process that is killed loses what
-    it has; one that is forked begins with none, and its parent keeps what it had.
+    It publishes the collected events after `flush_every`, at `max_batch` events, at `flush()`, and
+    at an orderly end of the process. If the database is away, it keeps the events and retries. At
+    the end of the process, unpublished events are logged in full. A killed process loses its
+    collected events. A forked child starts without events, and its parent keeps them.
 
     Args:
-        flush_every: seconds or a timedelta that an event waits, at most.
-        max_batch: events that are published at once.
-        max_buffered: events that are kept while the database is away; beyond that, `publish()`
-            waits for it.
+        flush_every: the longest wait of an event, in seconds or as a timedelta.
+        max_batch: the maximum number of events that are published at once.
+        max_buffered: the maximum number of events that are kept while the database is away. Then
+            `publish()` waits for the database.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        InvalidEvent: an option can't be.
+        InvalidEvent: an option is invalid.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class BufferedPublisher:
             event, payload, key, metadata: as for `pgqueue.publish`.
 
         Raises:
-            InvalidEvent: it can't be published, or the publisher is closed.
+            InvalidEvent: the event is invalid, or the publisher is closed.
             PayloadTooLarge: the payload takes more than 16 MiB.
             django.db.OperationalError: the database is away, and `max_buffered` events wait.
         """
@@ -130,10 +130,10 @@ class BufferedPublisher:
                 self._flusher.wake()
 
     def flush(self) -> None:
-        """Publish what was collected until now; return once that is committed.
+        """Publish the events that were collected before; return after the commit.
 
         Raises:
-            django.db.OperationalError: the database is away; it is tried again later.
+            django.db.OperationalError: the database is away; the events are retried later.
         """
         with self._flushing, connections[self._alias].wrap_database_errors:
             left = len(self._events)
@@ -141,7 +141,7 @@ class BufferedPublisher:
                 left -= self._store(batch)
 
     def close(self) -> None:
-        """Publish what is left, and end. Closing it again does nothing."""
+        """Publish the remaining events, and end. A second close does nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -161,16 +161,16 @@ class BufferedPublisher:
         self.close()
 
     def flush_due(self) -> float:
-        """Publish what is due; return for how many seconds nothing is."""
+        """Publish the events if they are due; return the seconds until the next are due."""
         if monotonic() >= self._due_at or len(self._events) >= self._most:
             self.flush()
         with self._lock:
             return self._due_at - monotonic() if self._events else self._every
 
     def _store(self, batch: list[NewEvent]) -> int:
-        """Publish some in one transaction; return how many are done with.
+        """Publish events in one transaction; return their number.
 
-        One that PostgreSQL does not take is logged, and the others are published.
+        An event that PostgreSQL refuses is logged, and the others are published.
         """
 
         def some(events: Sequence[NewEvent]) -> None:
@@ -223,7 +223,7 @@ class _Flusher(Service):
         self._session = session
 
     def tick(self) -> timedelta:
-        """Publish what is due; return how long nothing is."""
+        """Publish the events if they are due; return the time until the next are due."""
         return timedelta(seconds=max(self._publisher.flush_due(), 0.001))
 
 
@@ -243,5 +243,5 @@ def _begin_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    # The child has no thread that flushes, and another may have held a lock.
+    # The child has no flushing thread, and another thread may have held a lock at the fork.
     os.register_at_fork(after_in_child=_begin_in_child)

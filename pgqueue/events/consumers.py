@@ -37,7 +37,7 @@ _consumers: dict[str, Consumer] = {}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Consumer:
-    """The handler of a group, and how it reads. Calling it calls the handler. See `consumer()`."""
+    """The handler of a group, and its options. A call calls the handler. See `consumer()`."""
 
     name: str
     handler: Callable[[Any], Any]
@@ -67,7 +67,7 @@ class Consumer:
         return self.database or settings().database
 
     def handle(self, events: Sequence[RecordedEvent]) -> None:
-        """Have the handler handle events, as it takes them: one by one, or as a list."""
+        """Call the handler with events, one by one or as a list."""
         if self.batch is None:
             for event in events:
                 with tracing.handling(self.name, [event]):
@@ -96,33 +96,37 @@ def consumer(
     on_failure: OnFailure = "park",
     database: str | None = None,
 ) -> Callable[[Callable[[Any], Any]], Consumer]:
-    """Declare a group, and the function that handles its events, in the order of the log.
+    """Declare a group, and the function that handles its events in the order of the log.
 
         @consumer("billing", topics="order.*")
         def bill(event): ...
 
-    `manage.py pgqueue_group run billing` reads for it. However many processes do, each partition is
-    read by one of them at a time, and another takes over within 10 s of its end.
+    `manage.py pgqueue_group run billing` reads for the group. With several processes, one process
+    at a time reads each partition. After its end, another takes over within 10 s.
 
     Args:
-        name: of the group: its place in the log is remembered under it.
-        topics, where: which events it is given, as for `read()`.
-        batch: give it lists of up to so many events; None: one event at a time.
-        atomic: run it in one transaction with the move of the group's cursor: its effects on this
-            database happen exactly once. Otherwise an event may be handled again after a crash.
-        partitions: how many processes may read at once. Events of one key are in one partition.
-        start: where a new group begins: "now", at the "beginning", after a position, or at a time.
-        max_attempts: errors of one event after which it is given up; None: as `PGQUEUE` says.
-        max_lost: processes of readers that may end while they handle an event; then it is given up,
-            too, as after `max_attempts` errors. None: as `PGQUEUE` says. It is at least 2: at which
-            event the first one ended is not known.
-        backoff: how long it waits after each error, as of tasks. Meanwhile the partition waits.
-        on_failure: "park" an event that is given up, as a dead letter on the channel `group:NAME`,
-            whose replay calls the handler again; or "stop" the partition there.
+        name: the name of the group. Its position in the log is stored under this name.
+        topics, where: filters of its events, as for `read()`.
+        batch: the maximum number of events in a list for the handler; None: one event at a time.
+        atomic: run the handler in one transaction with the move of the group's cursor. Its changes
+            in this database then happen exactly once. Otherwise an event may be handled again after
+            a crash.
+        partitions: the number of processes that may read at once. Events of one key are in one
+            partition.
+        start: the start of a new group: "now", the "beginning", a position (events after it), or a
+            time.
+        max_attempts: the number of errors after which an event is given up; None: as `PGQUEUE`
+            says.
+        max_lost: the number of readers that may die while they handle an event. Then the event is
+            given up, too. None: as `PGQUEUE` says. It is at least 2, since the first loss does not
+            tell which event the reader handled.
+        backoff: the wait after each error, as for tasks. The partition waits, too.
+        on_failure: "park" a given-up event as a dead letter on the channel `group:NAME`, whose
+            replay calls the handler again; or "stop" the partition at the event.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        InvalidGroup, InvalidFilter: an option can't be.
+        InvalidGroup, InvalidFilter: an option is invalid.
     """
     options = {
         "name": _checked("name", checked_name, name),
@@ -147,7 +151,7 @@ def consumer(
     def declare_it(handler: Callable[[Any], Any]) -> Consumer:
         if not callable(handler):
             raise InvalidGroup(f"{shown(handler)} can't be called.")
-        # Its calls would do nothing, and the events would count as handled.
+        # Otherwise its calls would do nothing, and the events would count as handled.
         if fault := fault_of(handler):
             raise InvalidGroup(f"{shown(handler)} can't handle events: {fault}.")
         if is_coroutine_function(handler):
@@ -175,7 +179,7 @@ def declared() -> list[Consumer]:
 
 
 def discover() -> None:
-    """Import what may declare handlers."""
+    """Import the modules that may declare handlers."""
     autodiscover_modules("tasks", "events")
 
 
@@ -190,28 +194,28 @@ def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
 
 
 def checked_name(value: Any) -> str:
-    """Return `value` if it can be the name of a group.
+    """Return `value` if it is a valid name of a group.
 
     Raises:
-        TypeError, ValueError: it can't.
+        TypeError, ValueError: it is invalid.
     """
     return as_text(as_channel(value), NAME_LIMIT)
 
 
 def as_partitions(value: Any) -> int:
-    """Return `value` if a group can have so many partitions.
+    """Return `value` if it is a valid number of partitions.
 
     Raises:
-        ValueError: it can't.
+        ValueError: it is invalid.
     """
     return as_count(value, most=MOST_PARTITIONS)
 
 
 def as_start(value: Any) -> Start:
-    """Return `value` if a group can begin there.
+    """Return `value` if it is a valid start of a group.
 
     Raises:
-        TypeError, ValueError: it can't.
+        TypeError, ValueError: it is invalid.
     """
     if isinstance(value, datetime):
         return as_instant(value)
@@ -223,10 +227,10 @@ def as_start(value: Any) -> Start:
 
 
 def parse_start(text: str) -> Start:
-    """Read where a group begins: "now", "beginning", a position, or a time, of UTC without a zone.
+    """Parse the start of a group: "now", "beginning", a position, or a time (UTC without a zone).
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: the text has another form.
     """
     if text in ("now", "beginning"):
         return as_start(text)

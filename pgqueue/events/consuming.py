@@ -1,8 +1,8 @@
-"""Read for a group: take partitions, have their events handled, and move their cursors.
+"""Read for a group: lease partitions, handle their events, and move their cursors.
 
-A reader has one thread that handles, and one that renews its leases meanwhile, however long a
-handler takes. Its share of the partitions changes as other readers come and go: it takes what is
-free, and gives back what is beyond its share between two batches.
+A reader has two threads. One handles events; the other renews the leases of the partitions, even
+while a handler takes long. The reader's share of the partitions changes as other readers come and
+go. Between two batches it takes free partitions, or gives back partitions beyond its share.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from pgqueue.values.number_checks import as_timedelta
 logger = logger_of("pgqueue")
 
 PAGE = 500
-"""Events that are read at once where the handler takes them one by one."""
+"""The number of events that are read at once for a handler that takes them one by one."""
 COMMIT_EVERY = 0.1
-"""Seconds after which the cursor follows events that are handled one by one."""
+"""Seconds between moves of the cursor, for events that are handled one by one."""
 REBALANCE_EVERY = 1.0
 PATIENCE = 60.0
-"""Seconds to wait for a suspected event of another group. One that takes longer hardly ends the
-process."""
+"""Seconds to wait for a suspected event of another group. An event that takes longer is an unlikely
+cause."""
 LOOK = 0.1
 SHORTEST_NAP = 0.001
 LONGEST_NAP = 1.0
@@ -63,16 +63,17 @@ LONGEST_NAP = 1.0
 
 @dataclass(eq=False)
 class Held:
-    """A partition that this reader has, and how far it is.
+    """A partition that this reader has leased, and its progress.
 
     Attributes:
-        stored: where its cursor is, as far as is known: a commit may have been in vain.
-        alone_until: up to there events are handled one at a time, so that one which fails is known.
-        retry_at: by the monotonic clock.
-        suspect: the event during which readers were lost; None: such an event is not known.
-        lost: how many.
-        suspected: how many of the next events may have ended the last reader's process. Each is
-            handled by itself, and noted before.
+        stored: the last known position of its cursor: a commit may have failed since.
+        alone_until: the position up to which events are handled one at a time, so that a failing
+            event is identified.
+        retry_at: the time of the next attempt, by the monotonic clock.
+        suspect: the position of the event during which readers were lost; None: unknown.
+        lost: the number of lost readers.
+        suspected: the number of next events that may have ended the last reader's process. Each is
+            handled alone, and its start is stored before.
     """
 
     number: int
@@ -87,10 +88,10 @@ class Held:
 
     @classmethod
     def of(cls, partition: Partition, reach: int) -> Held:
-        """Return a partition that was taken.
+        """Return the state of a partition that was just leased.
 
         Args:
-            reach: how many events a reader may have begun behind its cursor.
+            reach: the number of events behind its cursor that a reader may have begun.
         """
         retry_at = monotonic() + partition.retry_in
         alone_until = partition.position + 1 if partition.failures else 0
@@ -102,7 +103,7 @@ class Held:
 
 
 _suspected = threading.Lock()
-"""Held by the reader that handles an event which may end this process."""
+"""A lock, held by the reader that handles an event which may end this process."""
 
 
 class Unread(Exception):
@@ -115,7 +116,7 @@ class Unread(Exception):
 
 
 class Lost(Exception):
-    """A partition is another reader's by now, or nobody's; or its cursor is not where it was."""
+    """This reader no longer holds the partition's lease, or another session moved its cursor."""
 
 
 class GroupReader(Service):
@@ -144,11 +145,11 @@ class GroupReader(Service):
         try:
             super().run()
         finally:
-            # Else nobody could take over.
+            # Otherwise no other reader could take over.
             self._leases.stop()
 
     def tick(self) -> timedelta:
-        """Handle what is there of each partition; return how long to nap."""
+        """Handle the next events of each partition; return the nap."""
         connection = self._session.connection
         self._rebalance(connection)
         is_behind = advance(connection)
@@ -179,7 +180,7 @@ class GroupReader(Service):
         if failed and len(failed) == len(held):  # no partition's fault
             raise failed[0][1]
         for each, raised in failed:
-            # Its cursor can't be moved, for example: the others go on.
+            # For example, its cursor's row refuses updates: the other partitions go on.
             service = engine.reading(self._consumer.name)
             leave_out(connection, service, engine.CURSORS, each.number, error=raised)
             self._held.pop(each.number, None)
@@ -196,7 +197,7 @@ class GroupReader(Service):
                 engine.release(connection, self._consumer.name, self.id, list(self._held))
                 readers.retire(connection, self.id)
         except psycopg.Error as error:
-            # The lease runs out instead.
+            # Other readers take over when the leases have ended.
             signals.send(signals.service_failed, type(self), service=self.name, error=error)
         self._session.close()
 
@@ -211,7 +212,7 @@ class GroupReader(Service):
         self._rebalance_at = now + REBALANCE_EVERY
         count = engine.partitions_of(connection, self._consumer.name)
         if count is None or count != self._partitions:
-            # It is new, or was deleted and made anew, perhaps with other partitions.
+            # The group is new, or was deleted and created again, perhaps with other partitions.
             self._held.clear()
             self._partitions = count or self._make()
         readers.beat(connection, self.id, group=self._consumer.name)
@@ -226,13 +227,13 @@ class GroupReader(Service):
             self._held[each.number] = Held.of(each, self._reach)
             if each.lost:
                 self._tell_of_loss(each)
-        # It may have been made anew just before they were taken; later, and they would be lost.
+        # The group may have been created again just before the partitions were leased.
         self._partitions = engine.partitions_of(connection, name) or self._partitions
         self._leases.note(set(self._held))
 
     @property
     def _reach(self) -> int:
-        """How many events a reader may have begun behind its cursor."""
+        """The number of events behind its cursor that a reader may have begun."""
         return self._consumer.batch or (1 if self._consumer.atomic else PAGE)
 
     def _tell_of_loss(self, taken: Partition) -> None:
@@ -276,7 +277,7 @@ class GroupReader(Service):
         events = [RecordedEvent.of(each) for each in stretch.events]
         if not events:
             if held.suspected and stretch.upto >= stretch.head:
-                self._acquit(connection, held, held.suspected)  # there was none for it
+                self._acquit(connection, held, held.suspected)  # the partition had no such event
             if stretch.upto == held.stored:
                 return False
             self._commit(connection, held, stretch.upto)
@@ -310,7 +311,8 @@ class GroupReader(Service):
         try:
             check_bounds(held.position, stretch)
         except (EventsRemoved, PositionAhead):
-            # Taken again next, and then it is the last: the others go on, and a reset is seen.
+            # The next rebalance takes it again, as the last one: so the others go on before, and
+            # a reset takes effect.
             self._lose(held)
             raise
         return stretch
@@ -318,7 +320,7 @@ class GroupReader(Service):
     def _handle_each(
         self, connection: Connection, held: Held, events: Sequence[RecordedEvent]
     ) -> bool:
-        """Have events handled; return whether all of them were."""
+        """Handle events; return whether all of them were handled."""
         if self._consumer.batch is not None:
             return self._try(connection, held, events)
         committed_at = monotonic()
@@ -342,7 +344,7 @@ class GroupReader(Service):
         *,
         moves: bool = True,
     ) -> bool:
-        """Have events handled together; return whether they were, or were given up."""
+        """Handle events together; return whether they were handled or given up."""
         upto = events[-1].position
         context = guard.context()
         try:
@@ -358,11 +360,11 @@ class GroupReader(Service):
             self._lose(held)
             return False
         except BaseException as error:
-            # Even SystemExit: a handler doesn't end its reader. It is told of among the context
-            # variables that the handler has left: its trace, its fields of the log.
+            # Even SystemExit: a handler does not end its reader. The failure is logged in the
+            # context variables that the handler has left: its trace, its log fields.
             return context.run(self._failed, connection, held, events, error)
         finally:
-            # Not old ones: without CONN_MAX_AGE each event would have a connection of its own.
+            # Keep old connections: without CONN_MAX_AGE each event would open a new one.
             django_connections.close_changed_connections()
         held.position, held.failures = upto, 0
         if self._consumer.atomic:
@@ -374,13 +376,13 @@ class GroupReader(Service):
     def _handle_unless_in_conflict(
         self, context: Context, held: Held, events: Sequence[RecordedEvent]
     ) -> bool:
-        """Handle events again where other transactions were in the way, as atomic tasks are.
+        """Handle events, and again after a conflict with another transaction, as atomic tasks.
 
         Args:
-            context: of the first call; each other has its own.
+            context: the context of the first call; each further call has its own.
 
         Returns:
-            False: the reader stops before they were handled.
+            False: the reader stops before the events were handled.
         """
         for is_last in (*[False] * RERUNS, True):
             try:
@@ -396,11 +398,11 @@ class GroupReader(Service):
         return True
 
     def _handle_atomically(self, held: Held, events: Sequence[RecordedEvent]) -> None:
-        """Handle events and move the cursor in one transaction: the effects happen exactly once."""
+        """Handle events and move the cursor in one transaction: changes happen exactly once."""
         alias = self._consumer.alias
         connections[alias].ensure_connection()
         own = connections[alias].connection
-        if not session_state.is_watched(own):  # it was opened before this thread was a reader's
+        if not session_state.is_watched(own):  # the connection is older than this reader
             session_state.watch(own)
         with transaction.atomic(using=alias, durable=True):
             self._consumer.handle(events)
@@ -425,10 +427,10 @@ class GroupReader(Service):
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Let no suspected event of another group run here meanwhile.
+        """Keep suspected events of other groups from running in this process during the block.
 
         Yields:
-            False where the reader is to stop instead.
+            False: the reader must stop instead.
         """
         until = monotonic() + PATIENCE
         is_alone = False
@@ -441,17 +443,17 @@ class GroupReader(Service):
                 _suspected.release()
 
     def _note_begin(self, connection: Connection, held: Held, event: RecordedEvent) -> None:
-        """Store that the handler of a suspected event begins.
+        """Store the start of the handler for a suspected event.
 
         Raises:
-            Lost: the partition is another reader's.
+            Lost: another reader holds the partition.
         """
         name = self._consumer.name
         if not engine.begin(connection, name, held.number, self.id, suspect=event.position):
             raise Lost
 
     def _acquit(self, connection: Connection, held: Held, count: int) -> None:
-        """Suspect so many events less."""
+        """Reduce the number of suspected events by `count`."""
         held.suspected -= count
         if not held.suspected:
             held.suspect, held.lost = None, 0
@@ -469,9 +471,9 @@ class GroupReader(Service):
         return self._give_up(connection, held, event, error, lost)
 
     def excuse(self) -> None:
-        """Note that this process ends by request, though a handler runs: its event is no cause.
+        """Note that this process ends by request during a handler: its event is no cause.
 
-        Another thread than the reader's calls this.
+        A thread other than the reader's calls this.
         """
         alias = self._consumer.alias
         try:
@@ -489,12 +491,12 @@ class GroupReader(Service):
         events: Sequence[RecordedEvent],
         error: BaseException,
     ) -> bool:
-        """Note a failure; return whether the event was given up, so that the next one follows."""
+        """Note a failure; return whether the event was given up."""
         name, event = self._consumer.name, events[0]
         hidden = redacting.hiding_of_events(events)
         shown = stand_in(error, hidden)
         if len(events) > 1:
-            # Which of them it was is not known.
+            # It is unknown which of the events failed.
             logger.warning(
                 "%s and %d more failed in the group %s: each is tried by itself, now",
                 *(event, len(events) - 1, name),
@@ -586,7 +588,7 @@ class GroupReader(Service):
 
 @dataclass(frozen=True)
 class FailedEvent:
-    """What a backoff is given of an event: how often it has failed."""
+    """The argument of a backoff: the number of an event's failures."""
 
     failures: int
 
@@ -608,24 +610,24 @@ class LeaseRenewal(Service):
         self._lost: set[int] = set()
 
     def note(self, partitions: set[int]) -> None:
-        """Renew these from now on."""
+        """Renew the leases of the given partitions from now on."""
         with self._lock:
             self._noted = partitions
             self._lost -= partitions
 
     def lost(self, partitions: set[int]) -> set[int]:
-        """Return which of these were lost."""
+        """Return the given partitions whose leases were lost."""
         with self._lock:
             return self._lost & partitions
 
     def check(self, partition: int) -> None:
-        """Raise Lost if a partition was."""
+        """Raise Lost if the lease of a partition was lost."""
         with self._lock:
             if partition in self._lost:
                 raise Lost
 
     def tick(self) -> timedelta:
-        """Renew them all."""
+        """Renew all leases."""
         connection = self._session.connection
         with self._lock:
             noted = set(self._noted)

@@ -1,6 +1,6 @@
-"""Events that were given up, as dead letters.
+"""Given-up events as dead letters.
 
-A replay calls the group's handler again, or has the dispatch match the event once more.
+A replay calls the group's handler again, or matches the event with subscriptions once more.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pgqueue.tasks import TaskContext, task
 
 @task(max_attempts=1)
 def handle(group: str, event: RecordedEvent) -> None:
-    """Handle an event that was given up."""
+    """Handle an event that a group has given up."""
     _handle(group, event)
 
 
 @task(max_attempts=1, atomic=True)
 def handle_atomically(group: str, event: RecordedEvent) -> None:
-    """Handle an event that an atomic group has given up: its effects happen exactly once, too."""
+    """Handle an event that an atomic group has given up: changes happen exactly once, too."""
     _handle(group, event)
 
 
 @task(channel=matching.CHANNEL, max_attempts=1, atomic=True, takes_context=True)
 def dispatch(context: TaskContext, position: int, names: list[str]) -> int:
-    """Match an event that was set aside with subscriptions; return how many messages it has now."""
+    """Match an event that was set aside with subscriptions; return the number of new messages."""
     with borrow(context.database) as connection:
         return matching.match_again(connection, position, names)
 

@@ -1,4 +1,4 @@
-"""Make, list, move and delete groups, by their names."""
+"""Create, list, move and delete groups by their names."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from pgqueue.values.error_words import shown
 def make(
     name: str, *, partitions: int = 1, start: Start = "now", database: str | None = None
 ) -> int:
-    """Make a group unless there is one of this name; return how many partitions it has.
+    """Create a group unless one of this name exists; return the number of its partitions.
 
     Args:
-        partitions, start: as for `consumer()`; they say nothing of a group that is there.
+        partitions, start: as for `consumer()`; they do not change an existing group.
 
     Raises:
-        InvalidGroup: it can't be.
+        InvalidGroup: an argument is invalid.
     """
     try:
         checked_name(name), as_partitions(partitions), as_start(start)
@@ -45,19 +45,19 @@ def make(
 
 
 def states(*, database: str | None = None) -> list[GroupState]:
-    """Return all groups with their positions and lags, by their names."""
+    """Return all groups with their positions and lags, sorted by name."""
     with _connected(database) as django:
         return engine.states(django)
 
 
 def reset(name: str, to: Start, *, database: str | None = None) -> int:
-    """Move a group, also back: its readers go on from there. Return the position.
+    """Move a group forwards or back; return the position from which its readers continue.
 
     Args:
         to: "now", the "beginning", a position, or a time.
 
     Raises:
-        InvalidGroup: there is no such group, or position.
+        InvalidGroup: the group or the position does not exist.
     """
     try:
         as_start(to)
@@ -72,10 +72,10 @@ def reset(name: str, to: Start, *, database: str | None = None) -> int:
 
 
 def resume(name: str, *, database: str | None = None) -> int:
-    """Try again what has stopped a group, or waits for its retry; return of how many partitions.
+    """Retry at once in partitions that an event has stopped or delays; return their number.
 
     Raises:
-        InvalidGroup: there is no such group.
+        InvalidGroup: the group does not exist.
     """
     _check_name(name)
     with _connected(database) as django:
@@ -84,10 +84,10 @@ def resume(name: str, *, database: str | None = None) -> int:
 
 
 def delete(name: str, *, database: str | None = None) -> None:
-    """Delete a group. A reader of it that still runs makes it anew, where the group starts.
+    """Delete a group. A reader that still runs creates it again, at the group's start.
 
     Raises:
-        InvalidGroup: there is no such group.
+        InvalidGroup: the group does not exist.
     """
     _check_name(name)
     with _connected(database) as django:
@@ -96,10 +96,10 @@ def delete(name: str, *, database: str | None = None) -> None:
 
 
 def resolve(connection: Any, start: Start) -> int:
-    """Return the position that a start means.
+    """Return the position for a start.
 
     Args:
-        connection: Django's.
+        connection: a connection of Django's.
 
     Raises:
         InvalidGroup: the log has no such position.

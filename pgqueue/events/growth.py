@@ -1,8 +1,8 @@
-"""Wait until the log has grown: all that read it in a process wait here.
+"""Wait until the log has grown. All readers of the log in a process wait here.
 
-Events that were published have positions only once a session has sequenced them; whoever waits for
-events does that itself before it reads, so that no worker has to run. One row for each process and
-database says that it is idle: then those who publish notify it, or the WAL feed where one runs.
+Published events get their positions when a session sequences them. Each reader sequences events
+before it reads, so that no worker needs to run. An idle process has a row in the database: then
+producers notify it, or the WAL feed if one runs.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from pgqueue.threads.listener import (
 EVENTS = Topic(notifications.EVENTS)
 SHORTEST_NAP = 0.01  # seconds
 DEAF_NAP = 0.5
-"""The longest nap behind a transaction pooler, where notifications don't arrive."""
+"""The longest nap behind a transaction pooler, where notifications do not arrive."""
 WITHDRAW_AFTER = 2.0
-"""Seconds without a wait after which it does not want to be notified any more: longer than naps."""
+"""Seconds without a wait after which the process withdraws its wish: longer than naps."""
 
 
 class LogGrowth:
-    """The wish of a process to be notified of events, and those who wait for that."""
+    """The wish of a process to be notified of events, and the waits that depend on it."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
@@ -51,34 +51,34 @@ class LogGrowth:
 
     @property
     def is_deaf(self) -> bool:
-        """Whether notifications don't arrive, so that it looks more often."""
+        """Whether notifications do not arrive, so that waiters poll more often."""
         return self._is_deaf
 
     @property
     def is_asking(self) -> bool:
-        """Whether those who publish can see that this process wants to be notified."""
+        """Whether producers see the wish of this process to be notified."""
         return self._wants_notice
 
     def add(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called, from any thread, whenever the log may have grown."""
+        """Call `wake`, from any thread, whenever the log may have grown."""
         with self._lock:
             self._waiting.add(wake)
 
     def remove(self, wake: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling `wake`."""
         with self._lock:
             self._waiting.discard(wake)
-        # It ends with the last of them.
+        # The listener ends this after the last waiter is gone.
         self._subscription.wake()
 
     def ask(self) -> None:
-        """Ask to be notified; look once more after that, since a transaction may not see it."""
+        """Ask to be notified. Poll once more after that: open transactions may not see the wish."""
         self._asked_at = monotonic()
         if not self._wants_notice:
             self._subscription.wake()
 
     def end(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         self._subscription.close()
 
     def _hear(self, notification: str | None) -> None:
@@ -88,7 +88,7 @@ class LogGrowth:
             wake()
 
     def _work(self, connection: Connection) -> timedelta:
-        """Renew, withdraw or delete its row; return how long there is nothing to do."""
+        """Renew, withdraw or delete the row; return the time until the next step."""
         if not self._waiting:
             return self._end(connection)
         self._is_deaf = is_pooled(connection)
@@ -113,7 +113,7 @@ class LogGrowth:
     def _end(self, connection: Connection) -> timedelta:
         with _lock, self._lock:
             if self._waiting:
-                return timedelta()  # one has come meanwhile
+                return timedelta()  # a new waiter has come meanwhile
             if _open.get((os.getpid(), self._alias)) is self:
                 del _open[os.getpid(), self._alias]
         readers.retire(connection, self._id)
@@ -122,10 +122,10 @@ class LogGrowth:
 
 
 class GrowthWaiter:
-    """Waits for growth in one thread, or calls back: first 10 ms, then twice as long each time.
+    """Waits for growth in one thread: first 10 ms, then twice as long each time, unless woken.
 
-    A transaction that was open as the process asked to be notified does not know of it: its events
-    are seen late by the rest of its own duration at most.
+    A transaction that was open when the process asked to be notified does not see the wish. Readers
+    see its events late, by at most the rest of its duration.
     """
 
     def __init__(self, alias: str, wake: Callable[[], None]) -> None:
@@ -135,14 +135,14 @@ class GrowthWaiter:
         self._growth: LogGrowth | None = None
 
     def found(self) -> None:
-        """Note that there were events."""
+        """Note that events were found."""
         self._nap = SHORTEST_NAP
 
     def nap(self, *, is_behind: bool = False) -> float:
-        """Return how many seconds to wait now, unless woken.
+        """Return the number of seconds to wait now, unless woken.
 
         Args:
-            is_behind: another session is sequencing: its events are there soon.
+            is_behind: whether another session is sequencing events, which are readable soon.
         """
         growth = self._grown()
         growth.ask()
@@ -166,14 +166,14 @@ class GrowthWaiter:
             return growth
 
     def close(self) -> None:
-        """Wait no more. Closing it again does nothing."""
+        """End the wait. A second close does nothing."""
         growth, self._growth = self._growth, None
         if growth:
             growth.remove(self._wake)
 
 
 def forget_all() -> None:
-    """End all waits of this process: for tests, which empty the tables."""
+    """End all waits of this process, for tests, which empty the tables."""
     with _lock:
         each = [growth for (pid, _), growth in _open.items() if pid == os.getpid()]
         _open.clear()
@@ -183,7 +183,7 @@ def forget_all() -> None:
 
 _lock = threading.Lock()
 _open: dict[tuple[int, str], LogGrowth] = {}
-"""By process, too: a forked child has no thread that listens."""
+"""Keyed by process, too: a forked child does not inherit the listener's thread."""
 
 if hasattr(os, "register_at_fork"):
     # If another thread held the lock at the fork, it would stay locked in the child for ever.

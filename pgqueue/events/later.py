@@ -1,4 +1,4 @@
-"""Publish at a later time: an ordinary delayed message, whose task publishes."""
+"""Publish at a later time, by a delayed message whose task publishes the event."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def publish_now(
 ) -> None:
     """Publish an event, exactly once. Payload and metadata are JSON texts.
 
-    If a producer's role has said who acts, the role is recorded with that.
+    If a producer's role has named the actor, the role is recorded in the metadata, too.
     """
     if role := context.metadata.get(SESSION_USER):
         metadata = json.dumps(said_by(role, json.loads(metadata)))
@@ -42,21 +42,21 @@ def publish_later(
     database: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> TaskResult[None]:
-    """Publish an event at a time, however far ahead.
+    """Publish an event at a later time, by a worker.
 
-    It gets its position then, and who acts now is in its metadata. A worker has to run: until then
-    it is a delayed message of the task `pgqueue.events.later.publish_now`.
+    The event gets its position at that time. Its metadata holds the current actor. Until then it is
+    a delayed message of the task `pgqueue.events.later.publish_now`.
 
     Args:
         event, payload, key, metadata, database, connection: as for `publish`.
         run_after: an aware datetime, or seconds or a timedelta from now.
-        channel: of the message; None: the default one.
+        channel: the channel of the message; None: the default channel.
 
     Returns:
-        The message: `cancel()` it, and nothing is published.
+        The message. After its `cancel()` nothing is published.
 
     Raises:
-        InvalidEvent: it can't be published, or not then.
+        InvalidEvent: the event or the time is invalid.
         PayloadTooLarge: the payload takes more than 16 MiB.
     """
     new = made(event, payload, key=key, metadata=metadata)

@@ -42,23 +42,23 @@ def publish(
     database: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> None:
-    """Publish an event: a fact that anyone may read, now or later, in the order of the log.
+    """Publish an event, which readers may read now or later, in the order of the log.
 
-    It is part of the transaction that is open on the queue's database, or on `connection`: it gets
-    its position after that commits, and vanishes with it.
+    The event is part of the transaction that is open on the queue's database, or on `connection`.
+    It gets its position after the commit, and a rollback removes it.
 
     Args:
         event: a topic, such as "order.paid"; or an instance of a subclass of `Event`.
-        payload: anything JSON has a word for, and dates, Decimals, UUIDs, sets and their like. Not
-            with an instance, which is its own payload.
-        key: events of one key are read in their order also by partitioned groups. None: the one
-            that the event's class says, or "".
+        payload: any JSON value, or dates, Decimals, UUIDs, sets and similar values. Not with an
+            instance of `Event`, which is its own payload.
+        key: partitioned groups, too, read the events of one key in their order. None: the key that
+            the event's class declares, or "".
         metadata: a dict that travels with the event.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
-        connection: one of psycopg's to publish on, another framework's for example.
+        connection: a psycopg connection to publish on, for example of another framework.
 
     Raises:
-        InvalidEvent: the topic, the key, the payload or the metadata can't be.
+        InvalidEvent: the topic, the key, the payload or the metadata is invalid.
         PayloadTooLarge: the payload takes more than 16 MiB.
     """
     Outbox(database, connection).store(made(event, payload, key=key, metadata=metadata))
@@ -88,14 +88,14 @@ def publish_many(
     Args:
         events: instances of subclasses of `Event`, or tuples (topic, payload) or (topic, payload,
             key).
-        metadata: of all of them.
+        metadata: a dict that travels with each event.
         database, connection: as for `publish`.
 
     Returns:
-        How many.
+        The number of published events.
 
     Raises:
-        InvalidEvent: one of them can't be published; then none is.
+        InvalidEvent: an event is invalid. Then no event is published.
         PayloadTooLarge: a payload takes more than 16 MiB.
     """
     outbox = Outbox(database, connection)
@@ -104,7 +104,7 @@ def publish_many(
     checked = iter(_made(each, metadata) for each in events)
     count = 0
     with outbox.together():
-        # Made before they go out: their iterable may use the same connection.
+        # Make a batch before it goes out: the iterable of events may use the same connection.
         while batch := list(islice(checked, BATCH)):
             outbox.store_many(batch)
             count += len(batch)
@@ -139,16 +139,16 @@ def made(
     key: str | None = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> NewEvent:
-    """Return an event as it is stored, with who acts in its metadata.
+    """Return an event as it is stored, with the actor in its metadata.
 
     Raises:
-        InvalidEvent: the topic, the key, the payload or the metadata can't be.
+        InvalidEvent: the topic, the key, the payload or the metadata is invalid.
         PayloadTooLarge: the payload takes more than 16 MiB.
     """
     own: dict[str, Any] = {}
     if isinstance(event, Event):
         if payload is not None:
-            raise InvalidEvent(f"{type(event).__name__} is its own payload: pass none beside it.")
+            raise InvalidEvent(f"{type(event).__name__} is its own payload: pass no other payload.")
         topic, text = event.topic, typed.encode(event)
         key = typed.key_of(event) if key is None else key
         own = {typed.VERSION: event.version}
@@ -183,7 +183,7 @@ def _metadata(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> str:
 def create(
     event: str | Event, payload: Any, *, key: str | None, metadata: Mapping[str, Any] | None
 ) -> NewEvent:
-    """Return an event that another thread will store: it belongs to the trace that is current."""
+    """Return an event that another thread will store. It belongs to the current trace."""
     new = made(event, payload, key=key, metadata=metadata)
     with tracing.sending(new.topic, operation="create") as sending:
         return _carrying(new, sending)
@@ -200,10 +200,10 @@ def _carrying(event: NewEvent, sending: tracing.Sending) -> NewEvent:
 
 
 class Outbox:
-    """Where events are stored, and what else is to be part of the same transaction.
+    """Stores events on the queue's database or on a given connection.
 
     Raises:
-        InvalidEvent: there is no such database, or the connection is none of psycopg's.
+        InvalidEvent: the database is unknown, or the connection is not psycopg's.
     """
 
     def __init__(self, database: str | None, connection: psycopg.Connection[Any] | None) -> None:
@@ -218,11 +218,11 @@ class Outbox:
 
     @property
     def cursors(self) -> Cursors:
-        """The connection that they are stored on."""
+        """The connection on which events are stored."""
         return connections[self.alias] if self._connection is None else Tuples(self._connection)
 
     def together(self) -> AbstractContextManager[Any]:
-        """Store all or none of what is stored in the block."""
+        """Store all events of the block, or none."""
         if self._connection is None:
             return transaction.atomic(using=self.alias)
         return Tuples(self._connection).atomic()
@@ -240,5 +240,5 @@ class Outbox:
                 engine.publish_many(Tuples(self._connection), carrying)
                 return
             django = connections[self.alias]
-            with django.wrap_database_errors:  # Django's cursors do, but for COPY
+            with django.wrap_database_errors:  # Django's cursors do this, except for COPY
                 engine.publish_many(django, carrying)

@@ -37,21 +37,21 @@ def read(
 ) -> list[RecordedEvent]:
     """Return the next events after a position, in the order of the log.
 
-    To read on, pass the position of the last one. Within a transaction it sees what that sees, and
-    gives no positions to what was published just now.
+    To read on, pass the position of the last event. In an open transaction, this reads in the
+    transaction's snapshot, and does not assign positions to new events.
 
     Args:
         after: a position; 0: from the beginning.
-        topics: patterns such as "order.paid", "order.*" or "**"; None: all.
+        topics: patterns such as "order.paid", "order.*" or "**"; None: all topics.
         where: conditions on payloads: `{"total__gte": 100, "customer__country": "DE"}`.
-        limit: how many at most.
+        limit: the maximum number of events.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        EventsRemoved: retention has removed some of those after the position.
-        PositionAhead: the log is not as long.
-        InvalidFilter: the topics or the conditions can't be.
-        ValueError: another argument can't be.
+        EventsRemoved: retention has removed events after the position.
+        PositionAhead: the position is after the end of the log.
+        InvalidFilter: the topics or the conditions are invalid.
+        ValueError: another argument is invalid.
     """
     wanted = as_filter(topics, where)
     after, limit, alias = as_position(after), _limit(limit), as_alias(database)
@@ -95,11 +95,11 @@ def read_stretch(
     limit: int,
     reach: int = log.REACH,
 ) -> LogStretch:
-    """Read the next events that a filter wants, within a bounded stretch of the log.
+    """Read the next events that a filter matches, within a bounded stretch of the log.
 
     Raises:
-        EventsRemoved: retention has removed some of those after the position.
-        PositionAhead: the log is not as long.
+        EventsRemoved: retention has removed events after the position.
+        PositionAhead: the position is after the end of the log.
     """
     stretch = log.read(
         connection,
@@ -117,7 +117,7 @@ def read_or_name(connection: Connection, wanted: Filter, *, after: int, limit: i
     """Read as `read_stretch` does, up to an unreadable event.
 
     Raises:
-        UnreadableEvent: the next one is unreadable.
+        UnreadableEvent: the next event is unreadable.
     """
     try:
         return read_stretch(connection, wanted, after=after, limit=limit)
@@ -148,7 +148,7 @@ def first_unreadable(
     """Return the position of the first unreadable event behind `after`.
 
     Args:
-        error: was raised by `log.read`, which had the other arguments.
+        error: the error that `log.read` raised with the other arguments.
 
     Raises:
         psycopg.Error: `error`, if no event is at fault.
@@ -176,11 +176,11 @@ def first_unreadable(
 
 
 def check_bounds(after: int, bounds: Bounds | LogStretch) -> None:
-    """Say no to a position that is not in the log.
+    """Check that a position is in the log.
 
     Raises:
-        EventsRemoved: retention has removed events after it.
-        PositionAhead: the log is not as long.
+        EventsRemoved: retention has removed events after the position.
+        PositionAhead: the position is after the end of the log.
     """
     if after < bounds.floor:
         raise EventsRemoved(after, bounds.floor)
@@ -189,10 +189,10 @@ def check_bounds(after: int, bounds: Bounds | LogStretch) -> None:
 
 
 def as_position(value: Any) -> int:
-    """Return `value` if it can be a position.
+    """Return `value` if it is a valid position.
 
     Raises:
-        ValueError: it can't.
+        ValueError: it is invalid.
     """
     return checked_option(
         lambda value: as_count(value, least=0, most=MOST), "after", value, caught=(ValueError,)
@@ -200,10 +200,10 @@ def as_position(value: Any) -> int:
 
 
 def as_alias(value: Any) -> str:
-    """Return the alias of a log's database; None: the one of `PGQUEUE`.
+    """Return `value` if it is the alias of a database; for None, the alias of `PGQUEUE`.
 
     Raises:
-        ValueError: it can't be.
+        ValueError: it is invalid.
     """
     try:
         checked_message({"database": value})

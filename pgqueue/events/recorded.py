@@ -1,4 +1,4 @@
-"""An event as it is read from the log, or arrives with a message."""
+"""An event that was read from the log or arrived with a message."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from pgqueue.values.instants import aware, of_project
 T = TypeVar("T", bound=Event)
 
 FIELDS = ("position", "topic", "key", "payload_json", "metadata_json", "created_at")
-"""Of an event, in the order in which the engine reads them."""
+"""The fields of an event, in the order in which the engine reads them."""
 MARKED = re.compile(r'"\\u0000([^"]*)"')
 TAGGED = f'"{TAG}"'
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedEvent:
-    """An event of the log. Its payload and metadata are parsed when they are first asked for.
+    """An event of the log. Its payload and metadata are parsed at first use.
 
     Attributes:
-        position: its place in the log: given once, gapless, in the order of commits.
-        topic: its words are separated by dots.
-        key: "" where it was published without one.
-        created_at: when it was published: before its transaction was committed.
-        payload_json, metadata_json: JSON texts, as PostgreSQL has them.
+        position: its place in the log: assigned once, gapless, in the order of commits.
+        topic: words that are separated by dots.
+        key: the key; "" if it was published without one.
+        created_at: the time of publishing, before its transaction was committed.
+        payload_json, metadata_json: JSON texts, as PostgreSQL stores them.
     """
 
     position: int
@@ -54,7 +54,7 @@ class RecordedEvent:
 
     @classmethod
     def of(cls, stored: StoredEvent) -> RecordedEvent:
-        """Return what the engine has read."""
+        """Return the event for a row that the engine has read."""
         # A frozen class's own __init__ takes three times as long.
         event = object.__new__(cls)
         vars(event).update(zip(FIELDS, stored, strict=True))
@@ -69,13 +69,13 @@ class RecordedEvent:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> RecordedEvent:
-        """Return what a message brings: parsed JSON.
+        """Return the event for the parsed JSON of a message.
 
         Raises:
-            LookupError, TypeError, ValueError: it is no event.
+            LookupError, TypeError, ValueError: the JSON is no event.
         """
         event = object.__new__(cls)
-        # Numbers keep all their digits. Texts are made when they are asked for.
+        # Numbers keep all their digits. The JSON texts are made at first use.
         vars(event).update(
             position=int(plain["position"]),
             topic=plain["topic"],
@@ -90,8 +90,8 @@ class RecordedEvent:
     def unique_id(self) -> str:
         """The position, and the microsecond at which the event was published.
 
-        It tells the event from others at this position, after the database was restored to an
-        earlier time. So a system that remembers what it has received knows it by this id.
+        The id is unique even if the database was restored to an earlier time, and another event has
+        this position. So a system that detects duplicates should use this id.
         """
         return f"{self.position}-{marker_of(self.created_at)}"
 
@@ -106,7 +106,7 @@ class RecordedEvent:
         return own[name]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the event as JSON values."""
         return {
             "position": self.position,
             "topic": self.topic,
@@ -134,10 +134,10 @@ class RecordedEvent:
         """The payload as it was published. A number that no float can hold exactly is a Decimal.
 
         Raises:
-            UnreadablePayload: it has a tag that is not known here.
+            UnreadablePayload: the payload has a tag that is unknown here.
         """
         if "_plain" not in vars(self):
-            # Without a tag it means what JSON says. What can't be parsed is named below.
+            # Without a tag it is plain JSON. Errors of the parser are raised below, with a name.
             with suppress(ValueError, RecursionError):
                 if (text := self.payload_json) and TAGGED not in text:
                     return json.loads(text, parse_float=as_number)
@@ -145,7 +145,7 @@ class RecordedEvent:
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """What was published beside the payload, and who acted."""
+        """The metadata of the event, including its actor."""
         metadata: dict[str, Any] = json.loads(self.metadata_json)
         return metadata
 
@@ -154,13 +154,13 @@ class RecordedEvent:
     @overload
     def as_event(self, cls: type[T]) -> T: ...
     def as_event(self, cls: type[Event] | None = None) -> Event:
-        """Return it as an instance of its class.
+        """Return the event as an instance of its class.
 
         Args:
-            cls: None: the one that is declared for its topic.
+            cls: the class; None: the class that is declared for its topic.
 
         Raises:
-            UnreadableEvent: no class is declared for it, or it can't be read as one.
+            UnreadableEvent: no class is declared for its topic, or the payload does not fit.
         """
         found = cls or typed.class_of(self.topic)
         if found is None:
@@ -179,7 +179,7 @@ def _as_plain(digits: str) -> Any:
 
 
 def _text(plain: Any) -> str | None:
-    # json writes no Decimals. No text of PostgreSQL's has a \u0000, so it marks them.
+    # json does not write Decimals. \u0000 marks them here: no text of PostgreSQL contains it.
     text = json.dumps(plain, default=lambda number: f"\0{number}")
     return None if plain is None else MARKED.sub(r"\1", text)
 

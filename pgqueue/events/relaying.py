@@ -1,4 +1,4 @@
-"""Hand events to a broker: a subscription that gives up on nothing."""
+"""Hand events to a broker, by a subscription that retries without a limit."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pgqueue.tasks import Task
 from pgqueue.values.number_checks import LARGEST
 
 PATIENT = Exponential(base=1, cap=60)
-"""As long as a broker is away, each key asks for it once a minute."""
+"""While a broker is away, each key tries it once a minute."""
 NO_CAP = LARGEST
-"""Of attempts: at one a minute they last for 4 000 years."""
+"""The number of attempts: at one a minute they last for 4 000 years."""
 
 
 def relay(
@@ -37,25 +37,25 @@ def relay(
         @relay("order.**")
         def to_kafka(event): ...        # return when the broker has it; raise, and it is retried
 
-    It is `subscribe` with what a broker needs. Nothing is given up by counting: an outage of the
-    broker delays events, however long it is, and those of a key stay in their order. A broker may
-    be given an event twice, if a worker dies between its answer and the settle: let it tell them
-    apart by `event.position`.
+    This is `subscribe` with defaults for a broker. The number of attempts has no limit: an outage
+    of the broker only delays events, and events of one key stay in order. If a worker dies between
+    the broker's answer and the settle, the broker gets the event twice. It should detect such
+    duplicates by `event.unique_id`.
 
     Args:
         topics, where, name, batch, split_by, start: as for `subscribe`.
-        channel: of its messages; "": one of its own, named as the subscription is. Relays that
-            share a channel share the order of its keys: one waits for what the other can't hand
-            over.
-        key: whose order is kept: "{key}", the event's; "": that of the whole log.
-        ordered: whether it is kept at all.
-        max_attempts: errors after which an event is a dead letter; None: no number of them.
-        backoff: as for `@task`; None: 1, 2, 4 … 60 seconds, ±20 %. A function that returns None
-            for an error makes a dead letter at once of what the broker will never take.
-        options: others of `subscribe`.
+        channel: the channel of its messages; "": a channel of its own, with the name of the
+            subscription. Relays that share a channel share the order of its keys: an event that one
+            cannot hand over blocks the other.
+        key: the scope of the order: "{key}", the event's key; "": the whole log.
+        ordered: whether the order is kept.
+        max_attempts: the number of errors after which an event is a dead letter; None: no limit.
+        backoff: as for `@task`; None: 1, 2, 4 … 60 seconds, ±20 %. A function that returns None for
+            an error makes the event a dead letter at once, for events that the broker refuses.
+        options: further options of `subscribe`.
 
     Raises:
-        InvalidSubscription, InvalidFilter, InvalidTask: an option can't be.
+        InvalidSubscription, InvalidFilter, InvalidTask: an option is invalid.
     """
     if max_attempts is None:
         max_attempts = NO_CAP
@@ -65,7 +65,7 @@ def relay(
         if not isinstance(function, Task):
             own["backoff"] = PATIENT if backoff is None else backoff
         elif backoff is not None:
-            own["backoff"] = backoff  # which is refused, by its name
+            own["backoff"] = backoff  # `subscribe` refuses it by its name
         make = subscribe(
             *topics,
             where=where,

@@ -1,4 +1,4 @@
-"""Declare subscriptions: functions that are run with the events they want."""
+"""Declare subscriptions: functions that run with the events that they match."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ MOST_EVENTS = 10_000
 NOT_FROM_EVENTS = ("run_after", "expires_at", "ttl", "dedupe_key", "dedupe_for", "on_conflict",
                    "hold_for", "enqueue_on_commit", "connection", "schedule",
                    "encrypted")  # fmt: skip
-"""Options of tasks that messages of events don't have."""
+"""Options of tasks that messages of events do not have."""
 OF_MESSAGES = ("channel", "queue_name", "ordered", "priority", "max_attempts", "metadata")
-"""Options that messages have from their subscription; the others are their task's."""
+"""Options that a subscription gives its messages. All other options come from the task."""
 TAKES_MANY = "_takes_many_events"
 
 _subscriptions: dict[str, Subscribed] = {}
@@ -81,7 +81,7 @@ def subscribe(
     expires_after: float | timedelta | None = None,
     **options: Any,
 ) -> Callable[[Callable[..., Any] | Task[Any, Any]], Task[Any, Any]]:
-    """Make a function at the top of a module a task that is run with the events it wants.
+    """Make a function at the top of a module a task that runs with the events that it matches.
 
         @subscribe("order.*", where={"total__gte": 100}, channel="mail")
         def send_thanks(event): ...
@@ -89,35 +89,37 @@ def subscribe(
         @subscribe("order.paid")
         def count(event: OrderPaid): ...      # a class of `Event`: its instance
 
-    Each event that matches becomes a message, in the transaction in which the dispatch passes it:
-    exactly once. From there on the message is one of the task, with its attempts, its backoff and
-    its dead letters. Workers make the messages, and store what their code declares as rows.
+    Each matching event becomes a message exactly once, in the transaction in which the dispatch
+    passes the event. The message is then a message of the task, with its attempts, its backoff and
+    its dead letters. Workers make the messages, and store the subscriptions that their code
+    declares as rows.
 
     Args:
         topics: patterns such as "order.paid", "order.*" or "order.**"; none: all topics.
         where: conditions on payloads: `{"total__gte": 100, "customer__country": "DE"}`.
-        predicate: a condition in SQL over an event `e` (position, topic, key, payload, metadata,
-            created_at) and this subscription `s` (name, params), for what `where` can't say. It
-            may use what PostgreSQL itself brings, and no tables.
-        params: a dict that the predicate knows as `s.params`. Subscriptions that differ in this
-            alone are matched together.
-        name: of the subscription; "": the task's.
-        key: of its messages: a text, "{key}" (the event's), "{topic}" or "{payload.customer.id}".
+        predicate: a further condition in SQL over an event `e` (position, topic, key, payload,
+            metadata, created_at) and this subscription `s` (name, params). It may use the built-in
+            functions of PostgreSQL, and no tables.
+        params: a dict that the predicate reads as `s.params`. Subscriptions that differ only in
+            their params are matched together.
+        name: the name of the subscription; "": the task's name.
+        key: the key of its messages: a text, "{key}" (the event's), "{topic}" or
+            "{payload.customer.id}".
         ordered: run the messages of a key one at a time, in the order of the log. Messages that are
-            enqueued directly are not ordered against these.
-        batch: give the function lists of up to so many events, as they are there; a retry brings
-            exactly the same. None: one event at a time.
-        split_by: put only events into one list that agree in this, which is said as a key is.
-        start: where a new subscription begins: "now", at the "beginning", after a position, or at a
-            time.
-        expires_after: seconds or a timedelta after which it ends, once no worker declares it.
-        options: of the task, as for `@task`: channel, priority, max_attempts, backoff, timeout,
-            atomic, metadata, takes_context, database. If the function is a task already, or has
-            another subscription: those of its messages only, which are channel, ordered, priority,
-            max_attempts and metadata.
+            enqueued directly have no order relative to them.
+        batch: the maximum number of events in a list for the function. A retry gets exactly the
+            same list. None: one event at a time.
+        split_by: a text in the form of `key`: each list has only events with the same value of it.
+        start: the start of a new subscription: "now", the "beginning", a position (events after
+            it), or a time.
+        expires_after: seconds or a timedelta after which the subscription ends, since no worker
+            declares it any more.
+        options: options of the task, as for `@task`: channel, priority, max_attempts, backoff,
+            timeout, atomic, metadata, takes_context, database. If the function is a task already,
+            or has another subscription: only channel, ordered, priority, max_attempts and metadata.
 
     Raises:
-        InvalidSubscription, InvalidFilter, InvalidTask: an option can't be.
+        InvalidSubscription, InvalidFilter, InvalidTask: an option is invalid.
     """
     for option in NOT_FROM_EVENTS:
         if option in options:
@@ -148,7 +150,7 @@ def subscribe(
         check_may_be_open(own)
         declared = Subscribed(name=name or own.name, task=own, **given)
         other = _subscriptions.get(declared.name)
-        # But a module may be loaded again.
+        # A module may be loaded again: then the function is a new one of the same name.
         if other and (other.task.name != own.name or other.task.func is own.func):
             raise InvalidSubscription(
                 f"name={declared.name!r}: {other.task.name} has a subscription of this name."
@@ -160,29 +162,29 @@ def subscribe(
 
 
 def check_may_be_open(own: Task[Any, Any]) -> None:
-    """Say no to a task that asks for encryption.
+    """Check that a task is not encrypted.
 
     Raises:
-        InvalidSubscription: it does.
+        InvalidSubscription: the task is encrypted.
     """
     if own.encrypted:
         raise InvalidSubscription(
-            f"{own.name} is encrypted, and the log keeps its events as they are, as the messages "
-            "do that are made of them: subscribe a plain task, which looks the secret up."
+            f"{own.name} is encrypted, and the log stores its events in plain text, and so do the "
+            "messages of these events: subscribe a plain task, which looks the secret up."
         )
 
 
 def checked_options(**options: Any) -> dict[str, Any]:
-    """Return options of a subscription in the form that it keeps them.
+    """Return options of a subscription in the form in which it stores them.
 
     Raises:
-        InvalidSubscription: one can't be.
+        InvalidSubscription: an option is invalid.
     """
     for name, check in _CHECKS.items():
         if options[name] is not None or name not in _MAY_BE_NONE:
             options[name] = _checked(name, check, options[name])
     if options["split_by"] and options["batch"] is None:
-        raise InvalidSubscription("split_by says how a batch is split: give batch=, too.")
+        raise InvalidSubscription("split_by splits a batch: give batch=, too.")
     return {**options, "params": options["params"] or {}}
 
 
@@ -192,7 +194,7 @@ def _with_options(
     """Return a task with other options for the messages of one subscription."""
     for option in options:
         if option not in OF_MESSAGES:
-            raise InvalidSubscription(f"{option}: say it where {own.name} is made a task.")
+            raise InvalidSubscription(f"{option}: give it to the @task of {own.name}.")
     takes_many = getattr(own.func, TAKES_MANY, None)
     if takes_many not in (None, batch is not None):
         raise InvalidSubscription(
@@ -204,7 +206,7 @@ def _with_options(
 def _taking_events(
     function: Callable[..., Any], batch: int | None, options: Mapping[str, Any]
 ) -> Any:
-    """Return a function that is given events as they are stored, and has the name of another."""
+    """Return a function of recorded events that calls `function`, and has its name."""
     if not inspect.isfunction(function):
         raise InvalidSubscription(f"{shown(function)} must be a function at the top of a module.")
     if fault := fault_of(function):
@@ -239,7 +241,7 @@ def _awaiting(function: Callable[..., Any], convert: Callable[[Any], Any]) -> Ca
 def _conversion(
     function: Callable[..., Any], batch: int | None, *, takes_context: bool
 ) -> Callable[[Any], Any]:
-    """Return what makes of an event, or of a list of them, what a function takes."""
+    """Return a function that converts recorded events to the type of the parameter."""
     parameters = list(inspect.signature(function).parameters.values())[bool(takes_context) :]
     if not parameters:
         raise InvalidSubscription(
@@ -248,7 +250,7 @@ def _conversion(
     hint = hints_of(function).get(parameters[0].name)
 
     def convert(event: RecordedEvent | Event, cls: Any) -> Any:
-        # A test may call it with an instance.
+        # A test may call the task with an instance.
         is_typed = isinstance(cls, type) and issubclass(cls, Event)
         return event.as_event(cls) if is_typed and isinstance(event, RecordedEvent) else event
 
@@ -273,10 +275,10 @@ def _predicate(value: Any) -> str:
 
 
 def checked_params(value: Any) -> dict[str, Any]:
-    """Return `value` if a predicate can have it as parameters.
+    """Return `value` if it is valid as the parameters of a predicate.
 
     Raises:
-        TypeError, ValueError: it is no dict, or PostgreSQL can't store it as JSON.
+        TypeError, ValueError: it is no dict, or is not storable as JSON.
     """
     return as_object(value)
 
@@ -286,10 +288,10 @@ def _events(value: Any) -> int:
 
 
 def checked_name(value: Any) -> str:
-    """Return `value` if it can be the name of a subscription.
+    """Return `value` if it is a valid name of a subscription.
 
     Raises:
-        TypeError, ValueError: it can't.
+        TypeError, ValueError: it is invalid.
     """
     if value == "":
         raise ValueError("it must be a name.")
@@ -310,12 +312,12 @@ _MAY_BE_NONE = ("params", "batch", "expires_after")
 
 
 def declared(database: str) -> list[DeclaredSubscription]:
-    """Return the subscriptions that the project has in its code, in the order of their names.
+    """Return the subscriptions that the project's code declares, sorted by name.
 
-    It imports the `tasks` and `events` modules of all apps.
+    This imports the `tasks` and `events` modules of all apps.
 
     Args:
-        database: the alias of the one that they are to be stored in.
+        database: the alias of the database that stores these subscriptions.
     """
     autodiscover_modules("tasks", "events")
     found = [each for each in _subscriptions.values() if each.task.alias == database]
@@ -323,10 +325,10 @@ def declared(database: str) -> list[DeclaredSubscription]:
 
 
 def start_of(name: str, database: str) -> int:
-    """Return the position after which a subscription that is new begins.
+    """Return the position after which a new subscription starts.
 
-    What was published before now, and has no position yet, gets one: it isn't for one that begins
-    now.
+    Events that are published but have no position yet get one first. A subscription that starts now
+    does not match them.
 
     Raises:
         InvalidGroup: the log has no such position.
@@ -336,13 +338,13 @@ def start_of(name: str, database: str) -> int:
     try:
         return groups.resolve(django, _subscriptions[name].start)
     finally:
-        # The thread that does a worker's duties has connections of its own.
+        # The thread of a worker's duties uses its own connections, not Django's.
         if not was_open:
             django.close()
 
 
 def waiter(database: str, wake: Callable[[], None]) -> GrowthWaiter:
-    """Return what calls `wake` when the log may have grown."""
+    """Return a waiter that calls `wake` when the log may have grown."""
     return GrowthWaiter(database, wake)
 
 

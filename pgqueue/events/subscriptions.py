@@ -1,4 +1,4 @@
-"""Make subscriptions at run time, and operate them by their names."""
+"""Create subscriptions at run time, and operate them by their names."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def create(
     expires_after: float | timedelta | None = None,
     database: str | None = None,
 ) -> Subscription:
-    """Make a subscription, in the caller's transaction: for one that code can't know beforehand.
+    """Create a subscription at run time, in the caller's transaction.
 
     Args:
-        name: no other one has it.
-        task: what is run with the events: a task that takes an event (or a list of them, with
-            `batch`), or its name. "": raw messages on the channel, whose payload is the event.
-        channel: of the messages; None: the task's. Raw ones need one.
+        name: the name, which no other subscription has.
+        task: the task that runs with the events, or its name. It takes an event, or a list of
+            events with `batch`. "": raw messages on the channel, whose payload is the event.
+        channel: the channel of the messages; None: the task's channel. Raw messages need a channel.
         expires_after: seconds or a timedelta after which it ends, unless `renew()` is called.
         topics, where, predicate, params, key, ordered, batch, split_by, start: as for
             `subscribe()`.
 
     Raises:
-        InvalidSubscription, InvalidFilter: an option can't be, or the name is taken.
+        InvalidSubscription, InvalidFilter: an option is invalid, or the name is taken.
         UnknownTask: no task has this name here.
     """
     alias = checked_alias(database)
@@ -78,10 +78,10 @@ def create(
 
 
 def checked_alias(database: str | None) -> str:
-    """Return the alias of a subscription's database; None: the one of `PGQUEUE`.
+    """Return the alias of a subscription's database; for None, the alias of `PGQUEUE`.
 
     Raises:
-        InvalidSubscription: it can't be.
+        InvalidSubscription: the alias is unknown.
     """
     try:
         return as_alias(database)
@@ -98,10 +98,10 @@ def described(
     ordered: bool,
     **options: Any,
 ) -> tuple[dict[str, Any], Start]:
-    """Return a subscription's columns, checked, and where it begins.
+    """Return a subscription's checked columns, and its start.
 
     Raises:
-        InvalidSubscription, InvalidFilter: an option can't be.
+        InvalidSubscription, InvalidFilter: an option is invalid.
         UnknownTask: no task has this name here.
     """
     own = scheduling.known(task) if isinstance(task, str) and task else task or None
@@ -138,7 +138,7 @@ def stored(row: S, begins: Start, alias: str) -> S:
     """Store a new subscription, in the caller's transaction, and return it.
 
     Raises:
-        InvalidSubscription: its name is taken, or the log has no position where it is to begin.
+        InvalidSubscription: its name is taken, or the log does not have its start position.
     """
     try:
         with needing_tables(alias), transaction.atomic(using=alias):
@@ -152,10 +152,10 @@ def stored(row: S, begins: Start, alias: str) -> S:
 
 
 def checked_predicate(predicate: str, *, database: str | None = None) -> str:
-    """Return a predicate if a subscription may have it; "": none.
+    """Return a predicate if it is valid; "": no predicate.
 
     Raises:
-        InvalidSubscription: it may not, or the database can evaluate none.
+        InvalidSubscription: the predicate is invalid, or the database cannot evaluate predicates.
     """
     alias = database or settings().database
     if predicate:
@@ -166,7 +166,7 @@ def checked_predicate(predicate: str, *, database: str | None = None) -> str:
 
 
 def renew(name: str, *, database: str | None = None) -> bool:
-    """Have a subscription expire only `expires_after` from now; return whether it exists."""
+    """Restart the `expires_after` of a subscription; return whether the subscription exists."""
     alias = database or settings().database
     with needing_tables(alias), transaction.atomic(using=alias):
         row = Subscription.objects.using(alias).select_for_update(no_key=True).filter(pk=name)
@@ -179,7 +179,7 @@ def renew(name: str, *, database: str | None = None) -> bool:
 
 
 def delete(name: str, *, database: str | None = None) -> bool:
-    """Delete a subscription; return whether there was one. Its messages are left."""
+    """Delete a subscription; return whether it existed. Its messages stay."""
     alias = database or settings().database
     with needing_tables(alias):
         count, _ = Subscription.objects.using(alias).filter(pk=name).delete()
@@ -190,8 +190,8 @@ def synchronize(*, database: str | None = None) -> list[str]:
     """Store the subscriptions that the code declares, as workers do; return their names.
 
     Raises:
-        InvalidSubscription: a predicate can't be.
-        InvalidGroup: the log has no position where a new one is to begin.
+        InvalidSubscription: a predicate is invalid.
+        InvalidGroup: the log does not have the start position of a new subscription.
     """
     alias = database or settings().database
     declared = subscribing.declared(alias)

@@ -1,4 +1,4 @@
-"""Tables as users name them, and the topics of their events."""
+"""The names of tables, and the topics of their events."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def parts_of(table: str) -> tuple[str, ...]:
     """Return a table's schema, if it has one, and its name.
 
     Args:
-        table: as the database calls it, `legacy.users` for example, or in quotes where a name has a
-            dot: `"my.schema"."my.table"`. Upper case is upper case.
+        table: the name in the database, for example `legacy.users`. A name with a dot needs quotes:
+            `"my.schema"."my.table"`. Upper case is kept.
 
     Raises:
-        ValueError: it is no name of a table.
+        ValueError: the text is no name of a table.
     """
     parts, at = [], 0
     while found := _PART.match(table, at):
@@ -36,9 +36,9 @@ def parts_of(table: str) -> tuple[str, ...]:
 
 
 def parts_of_model(db_table: str) -> tuple[str, ...]:
-    """Return the same of a model's `db_table`, whose dots part nothing.
+    """Return the schema and the name of a model's `db_table`, whose dots do not separate parts.
 
-    Django quotes it if it is not: therefore `'legacy"."users'` is one way to name a schema.
+    Django quotes a `db_table` without quotes: so `'legacy"."users'` is one way to name a schema.
     """
     quoted = db_table if db_table.startswith('"') and db_table.endswith('"') else f'"{db_table}"'
     return parts_of(quoted)
@@ -50,11 +50,11 @@ def quoted(parts: tuple[str, ...]) -> str:
 
 
 def topic_of(parts: tuple[str, ...]) -> str:
-    """Return the topic of a table's events, without the last word: its name as it is written.
+    """Return the topic of a table's events without the last word: the name of the table.
 
-    What can't be in a word of a topic is `_` there.
+    A character that a word of a topic must not contain becomes `_`.
 
     Raises:
-        InvalidEvent: it is too long.
+        InvalidEvent: the topic is too long.
     """
     return as_topic(".".join(_NO_WORD.sub("_", part) for part in parts))

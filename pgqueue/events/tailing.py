@@ -22,14 +22,14 @@ from pgqueue.options.filters import as_filter
 from pgqueue.threads.service import backoff_after
 
 PAGE = 500
-"""Events that are held in memory, at most."""
+"""The maximum number of events that are held in memory."""
 ROUND = 1.0
-"""Seconds that a wait in another thread lasts, at most: so it ends soon after it is closed."""
+"""The longest wait in another thread, in seconds. So the wait ends soon after a close."""
 LONGEST_BACKOFF = timedelta(seconds=2)
 
 
 class Tail:
-    """The events after a position, also those to come; any thread may close it. See `tail()`."""
+    """The events after a position, including future ones. Any thread may close it. See `tail()`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Tail:
 
     @property
     def position(self) -> int | None:
-        """The last position that was looked at; None: it has not begun."""
+        """The last position that was read; None: the iteration has not begun."""
         return self._after
 
     def __enter__(self) -> Tail:
@@ -69,10 +69,10 @@ class Tail:
         """Yield events until it is closed.
 
         Raises:
-            EventsRemoved: it was too slow, and retention has removed what is next.
-            PositionAhead: the log does not go so far.
+            EventsRemoved: the loop was too slow: retention has removed the next events.
+            PositionAhead: the position is after the end of the log.
             UnreadableEvent: the next event is unreadable, for example damaged.
-            psycopg.OperationalError: the database is away as the loop begins. Later on the loop
+            psycopg.OperationalError: the database is away at the start of the loop. Later the loop
                 waits until the database is back.
         """
         try:
@@ -102,7 +102,7 @@ class Tail:
                 self.close()
 
     def close(self) -> None:
-        """End the iteration, also one that another thread waits in; doing so again is fine."""
+        """End the iteration, even if another thread waits in it. A second close does nothing."""
         self._is_closed = True
         self._closing.set()
         self._grown.set()
@@ -122,17 +122,17 @@ class Tail:
                 self._has_looked = True
 
     def _fill(self) -> None:
-        """Read the next events; wait a while where there are none."""
+        """Read the next events; if there are none, wait a while."""
         try:
             self._begin()
-            # Cleared before it looks: what comes after that ends the wait.
+            # Cleared before the read: events that come after the read end the wait.
             self._grown.clear()
             if self._is_closed or self._has_read():
                 return
             self._grown.wait(min(self._waiter.nap(is_behind=self._is_behind), ROUND))
         finally:
             if self._is_closed:
-                self.close()  # what another thread could not: it was in use
+                self.close()  # another thread could not close the session while it was in use
 
     def _has_read(self) -> bool:
         with self._using:
@@ -146,7 +146,7 @@ class Tail:
         except AWAY as error:
             self._session.close_after(error)
             if was_open and not self._session.is_open and not self._failures:
-                # The connection broke while it was unused: another one is tried at once.
+                # The connection broke while it was idle: try a new one at once.
                 self._failures = 1
                 return self._look()
             if not self._has_looked:
@@ -180,22 +180,22 @@ def tail(
     where: Mapping[str, Any] | None = None,
     database: str | None = None,
 ) -> Tail:
-    """Iterate over events as they come, without end; `for` and `async for` alike.
+    """Iterate over events in real time without end, by `for` or `async for`.
 
         with tail(topics="order.*") as events:
             for event in events: ...
 
-    It keeps 500 events in memory at most, and nothing in the database: who wants to continue later
-    remembers the position of the last event, or uses a group.
+    A tail keeps at most 500 events in memory, and stores nothing in the database. To continue
+    later, store the position of the last event, or use a group.
 
     Args:
-        after: a position; None: the end of the log, as it begins.
-        topics: patterns such as "order.paid", "order.*" or "**"; None: all.
+        after: a position; None: the end of the log at the start of the iteration.
+        topics: patterns such as "order.paid", "order.*" or "**"; None: all topics.
         where: conditions on payloads: `{"total__gte": 100}`.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        InvalidFilter: the topics or the conditions can't be.
-        ValueError: the position, or the alias, can't be.
+        InvalidFilter: the topics or the conditions are invalid.
+        ValueError: the position or the alias is invalid.
     """
     return Tail(after=after, topics=topics, where=where, database=database)

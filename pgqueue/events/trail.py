@@ -1,8 +1,8 @@
-"""What happened to a row of a table: the trail that its events leave in the log.
+"""The trail of a table's row: its events in the log.
 
-The log has no index by key: all that publish would pay for it. So one looks back a partition at a
-time, and not for longer than a page may take: some millions of events, or a hundred millions where
-`IndexTrail` has made Bloom filters of the keys.
+The log has no index by key, since such an index would slow down every producer. So a search goes
+back one partition at a time, and stops after the time that a page may take. In this time it reads
+some millions of events, or a hundred million with the Bloom filters of `IndexTrail`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from pgqueue.events.tables import EVENTS, parts_of_model, topic_of
 
 LIMIT = 100
 LOOK_FOR = 2.0
-"""Seconds after which no further partition is looked at."""
+"""Seconds after which the search ends."""
 
 
 @dataclass(frozen=True)
 class Trail:
-    """What was found.
+    """The result of a search.
 
     Attributes:
-        events: the newest first.
-        since: there may be more before this time; None: these are all that the log has.
+        events: the found events, the newest first.
+        since: the time before which there may be further events; None: the log has no others.
     """
 
     events: list[RecordedEvent]
@@ -50,13 +50,13 @@ def trail(
     look_for: float = LOOK_FOR,
     database: str | None = None,
 ) -> Trail:
-    """Return the newest events of a row, looking back through the log.
+    """Return the newest events of a row, searched backwards through the log.
 
     Args:
-        topic: of the table, without the last word: `shop_order`; or the whole topics.
-        key: the row's.
-        limit: how many events at most.
-        look_for: seconds after which it is given up to look further back.
+        topic: the topic of the table without its last word: `shop_order`; or the full topics.
+        key: the key of the row.
+        limit: the maximum number of events.
+        look_for: seconds after which the search ends.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
     """
     topics = [f"{topic}.{event}" for event in EVENTS] if isinstance(topic, str) else topic
@@ -84,12 +84,12 @@ def _look_back(connection: Any, topics: Sequence[str], key: str, limit: int, unt
 
 
 def topic_of_model(model: type[Model]) -> str:
-    """Return the topic of a model's table, as `TrackTable` names it."""
+    """Return the topic of a model's table, as in `TrackTable`."""
     return topic_of(parts_of_model(model._meta.db_table))
 
 
 def key_of(obj: Model) -> str:
-    """Return the key of a row, as `TrackTable` has it: the text of its primary key."""
+    """Return the key of a row, as in `TrackTable`: the text of its primary key."""
     key = obj.pk
     return (
         json.dumps([str(part) for part in key], ensure_ascii=False)

@@ -38,17 +38,17 @@ class Event:
 
         publish(OrderPaid(order_id=1, total=Decimal("9.50")))
 
-    An event is read as the class is today. A field that it lacks takes its default; one that the
-    class does not have any more, or not yet, is left out: so old readers survive new versions, and
-    new readers old ones. What else has changed is for `upgrade()`.
+    An event is read with the current class. A missing field takes its default, and an unknown field
+    is left out. So old readers accept new versions, and new readers accept old ones. `upgrade()`
+    handles all other changes.
 
     Args:
-        topic: of its events; one class for each. None: a class to inherit from only.
-        version: 1, or more after a change that `upgrade()` has to know of.
+        topic: the topic of its events; each topic has one class. None: a base class only.
+        version: 1, or more after a change that `upgrade()` must handle.
         key: the name of the field whose value is the event's key.
 
     Raises:
-        InvalidEvent: there can't be such a class; or, as one is made, a field has another type.
+        InvalidEvent: the class is invalid; or a field of a new instance has the wrong type.
     """
 
     topic: ClassVar[str] = ""
@@ -60,7 +60,7 @@ class Event:
     ) -> None:
         super().__init_subclass__()
         if "topic" not in vars(cls):
-            cls.topic = ""  # not that of the class that it inherits from: that reads its events
+            cls.topic = ""  # not inherited: the base class reads the events of its topic
         dataclass(frozen=True, kw_only=True)(cls)
         names = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         if taken := [name for name in names if hasattr(Event, name)]:
@@ -94,17 +94,17 @@ class Event:
 
     @classmethod
     def upgrade(cls, payload: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return the payload of an older version as this version would have written it.
+        """Return the payload of an older version in the form of this version.
 
         Args:
-            payload: plain JSON, of version `version`.
+            payload: plain JSON of version `version`.
         """
         return payload
 
 
 @cache
 def _types(cls: Any) -> dict[str, tuple[type, ...]]:
-    """Return the classes that each field's type hint names; no fields whose hint names none."""
+    """Return the classes in each field's type hint, for fields whose hint names classes."""
     hints = hints_of(cls)
     types = {}
     for field in fields(cls):
@@ -131,15 +131,15 @@ def _hints(cls: Any) -> dict[str, Hint]:
 
 
 def class_of(topic: str) -> type[Event] | None:
-    """Return the class that is declared for a topic here."""
+    """Return the class that is declared for a topic in this process."""
     return _classes.get(topic)
 
 
 def key_of(event: Event) -> str:
-    """Return the key that the event's class says it has; "": none.
+    """Return the value of the event's key field as a key; "": its class has no key field.
 
     Raises:
-        InvalidEvent: its field can't be a key.
+        InvalidEvent: the value is no valid key.
     """
     if not event.key_field:
         return ""
@@ -154,8 +154,8 @@ def encode(event: Event) -> str:
     """Return the payload of an event as JSON text.
 
     Raises:
-        InvalidEvent: it has no topic, or a field can't be stored.
-        PayloadTooLarge: it takes more than a payload may.
+        InvalidEvent: the event has no topic, or a field is not storable.
+        PayloadTooLarge: the payload takes more than 16 MiB.
     """
     what = f"the event {type(event).__name__}"
     if not event.topic:
@@ -173,13 +173,13 @@ def encode(event: Event) -> str:
 
 
 def decode(cls: type[T], payload: Any, metadata: Mapping[str, Any]) -> T:
-    """Return the event that a payload was made of.
+    """Return the event for a payload.
 
     Args:
         payload: parsed JSON.
 
     Raises:
-        UnreadableEvent: it lacks a field that has no default, or one can't be read.
+        UnreadableEvent: a field without a default is missing, or a value does not fit its field.
     """
     try:
         version = metadata.get(VERSION, 1)

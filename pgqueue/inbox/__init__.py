@@ -1,1 +1,1 @@
-"""What comes from outside: stored once and handled once, however often its sender repeats it."""
+"""Messages of other systems: stored once and handled once, even if the sender repeats them."""

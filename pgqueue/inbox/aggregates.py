@@ -1,4 +1,4 @@
-"""Messages of aggregates, as pg-transactional-outbox has them: what they are in the event log."""
+"""Messages of aggregates, as in pg-transactional-outbox, and their form in the event log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgqueue.tasks import Task, TaskResult
 from pgqueue.values.error_words import shown
 
 AGGREGATE = "aggregate"
-"""The name, in an event's metadata, of what an aggregate's message has and an event has not."""
+"""The key in an event's metadata for the columns of an aggregate's message that events lack."""
 CONCURRENCIES = ("sequential", "parallel")
 NO_WORD = re.compile(r"[*\s]+")
 
@@ -29,13 +29,13 @@ class AggregateMessage:
     """A message of an aggregate: the columns of a table of pg-transactional-outbox.
 
     Attributes:
-        id: the message's own. "": `publish()` gives the message a random UUID, as the outbox's
+        id: the message's own id. "": `publish()` gives the message a random UUID, as the outbox's
             table does; `receive()` refuses it.
-        segment: whose order is kept; None: the aggregate's.
-        concurrency: "sequential", or "parallel" for one that may be handled beside others of its
-            segment. An event only says so: whoever subscribes decides.
-        metadata: None: none, as in a column that may be NULL.
-        locked_until: when it is to be published, or handled; None: at once.
+        segment: the scope of the order; None: the aggregate.
+        concurrency: "sequential", or "parallel" for a message that may be handled beside others of
+            its segment. For an event this is only a hint: its subscription decides.
+        metadata: a dict; None: no metadata, as in a column that may be NULL.
+        locked_until: the time to publish or handle it; None: at once.
     """
 
     aggregate_type: str
@@ -58,7 +58,7 @@ class AggregateMessage:
 
     @property
     def topic(self) -> str:
-        """The aggregate's type, a dot, and the message's; "_" for what no topic may have."""
+        """The aggregate's type, a dot, and the message's type; "_" for invalid characters."""
         return NO_WORD.sub("_", f"{self.aggregate_type}.{self.message_type}")
 
     @property
@@ -68,7 +68,7 @@ class AggregateMessage:
 
     @property
     def known(self) -> dict[str, Any]:
-        """Its metadata; under `AGGREGATE`, what has no other place."""
+        """Its metadata, with further columns under `AGGREGATE`."""
         own = {
             "type": self.aggregate_type,
             "id": self.aggregate_id,
@@ -81,13 +81,13 @@ class AggregateMessage:
     def publish(
         self, *, database: str | None = None, connection: psycopg.Connection[Any] | None = None
     ) -> TaskResult[None] | None:
-        """Publish it in the caller's transaction, in place of storing it in an outbox.
+        """Publish it in the caller's transaction, instead of storing it in an outbox.
 
         Returns:
-            The message that will publish it, if it is locked until then.
+            The delayed message that will publish it, if it has `locked_until`.
 
         Raises:
-            InvalidEvent: it can't be published.
+            InvalidEvent: the event is invalid.
         """
         named = self if str(self.id) else replace(self, id=uuid4())
         own: dict[str, Any] = {"key": self.key, "metadata": named.known}
@@ -106,15 +106,15 @@ class AggregateMessage:
         database: str | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Received:
-        """Store it once in the caller's transaction, in place of storing it in an inbox.
+        """Store it once in the caller's transaction, instead of storing it in an inbox.
 
         Args:
-            to: the task that is to handle it, in the order of its segment if it is sequential;
-                None: it is published.
+            to: the task that handles it, in the order of its segment if it is sequential; None: it
+                is published.
             source, remember_for, database, connection: as for `receive_external`.
 
         Raises:
-            InvalidMessage, InvalidArguments, InvalidEvent, ChannelFull: as by `receive_external`.
+            InvalidMessage, InvalidArguments, InvalidEvent, ChannelFull: as in `receive_external`.
         """
         goal = self.topic if to is None else to.using(ordered=self.concurrency == "sequential")
         return receive_external(

@@ -1,4 +1,4 @@
-"""Messages of pg-transactional-outbox, moved over from its tables."""
+"""Move messages from the tables of pg-transactional-outbox."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from pgqueue.operating.importers import ImportReport, Moving, SourceMissing, mov
 SQL = load(__name__)
 
 SOURCES = {"transactional-outbox": "outbox", "transactional-inbox": "inbox"}
-"""The names that their tables have by default."""
+"""The sources, and the default names of their tables."""
 
 
 class WaitingAggregate(NamedTuple):
-    """A message of an aggregate that nobody has handled. By `position` they came in this order."""
+    """An unhandled message of an aggregate. `position` gives the order of arrival."""
 
     id: str
     position: str
@@ -43,14 +43,15 @@ class WaitingAggregate(NamedTuple):
 
 
 def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = False) -> ImportReport:
-    """Publish the messages of an outbox, or receive those of an inbox, 1 000 in a transaction.
+    """Publish the messages of an outbox, or receive the messages of an inbox.
 
-    A message is deleted there in the same transaction, so that moving again finds nothing twice.
+    One transaction moves 1 000 messages, and deletes them in their table. So a second run does not
+    move them again.
 
     Args:
         source: one of SOURCES.
-        table: its name, if it is not the default one: "NAME" or "SCHEMA.NAME".
-        sender: of an inbox: the source that its messages are received from.
+        table: the table's name, if it is not the default name: "NAME" or "SCHEMA.NAME".
+        sender: for an inbox: the source of its messages.
         dry_run: roll back each transaction.
 
     Raises:
@@ -69,7 +70,7 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
     own = Identifier(*found[0])
     is_inbox = source == "transactional-inbox"
     if is_inbox:
-        known_as("id", sender)  # or each of its messages would be left because of it
+        known_as("id", sender)  # refuse an invalid sender before each message fails because of it
         report.remembered = _remember_ended(own, sender, alias, report, dry_run=dry_run)
     after = ""
     while True:
@@ -99,7 +100,7 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
 def _remember_ended(
     table: Identifier, sender: str, alias: str, report: ImportReport, *, dry_run: bool
 ) -> int:
-    """Remember what an inbox has handled or abandoned: its senders may repeat it."""
+    """Store the ids that an inbox has handled or abandoned: its senders may repeat them."""
     count, after = 0, ""
 
     def some(known: Sequence[str]) -> int:
@@ -125,7 +126,7 @@ def _remember_ended(
 def _take_message(
     waiting: WaitingAggregate, sender: str | None, alias: str, report: ImportReport
 ) -> bool:
-    """Publish a message, of an inbox once for each id; or note why it can't be."""
+    """Publish a message of an outbox, or receive one of an inbox; report a refused message."""
     try:
         message = AggregateMessage(
             id=waiting.id,

@@ -1,16 +1,15 @@
--- Jobs in the order in which they came, from after a position on; those that a worker of
--- theirs is just taking are its own.
+-- Messages after a position, in the order of arrival. Messages that another listener has locked are skipped.
 
 -- name: table_named
--- NULL: wherever the search path finds it.
+-- A NULL schema: the search path finds the table.
 SELECT n.nspname, c.relname
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = %(name)s AND c.relkind IN ('r', 'p')
   AND CASE WHEN %(schema)s::text IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = %(schema)s END
 
 -- name: aggregates
--- A lock of a message that was never begun is a time that it waits for; any other is a lease of a listener, which
--- is not there any more.
+-- locked_until of a message that was never started is its due time. Otherwise it is the lease of a listener that no
+-- longer runs.
 SELECT id::text, position, aggregate_type, aggregate_id, message_type, segment, concurrency, payload::text,
        coalesce(metadata, '{{}}')::text,
        CASE WHEN started_attempts = 0 AND locked_until > statement_timestamp() THEN locked_until END

@@ -26,18 +26,18 @@ REMEMBERED = timedelta(days=30)
 SOURCE_LIMIT = CHANNEL_LIMIT
 ID_LIMIT = KEY_LIMIT - SOURCE_LIMIT - 1
 EXTERNAL = "external"
-"""The name, in the metadata of what a message became, of its id and its source."""
+"""The key in the metadata for the id and the source of a received message."""
 
 
 @dataclass(frozen=True)
 class Received:
-    """What became of a message from outside. It is true if the message is new.
+    """The outcome of a message from another system. It is true if the message is new.
 
     Attributes:
-        is_new: whether it was stored now; if not, it was before, or it was dropped, where its
-            channel is full and says so.
-        message: the message of the task that it was given to, or, with `run_after`, of the one
-            that will publish it; None: there is none.
+        is_new: whether the message was stored now. If not, it was stored before, or it was dropped
+            because its channel is full and drops new messages.
+        message: the message of its task; with `run_after`, the delayed message that will publish
+            the event; None: there is none.
     """
 
     is_new: bool
@@ -68,34 +68,34 @@ def receive_external(
             if receive_external("evt_7", source="shop"):                       # here and now
                 ...
 
-    It is part of the transaction that is open on the queue's database, or on `connection`:
-    acknowledge the message to its sender after that has committed. Where two transactions receive
-    the same message, the second one waits for the first.
+    The message is part of the transaction that is open on the queue's database, or on
+    `connection`. Acknowledge it to its sender after the commit. If two transactions receive the
+    same message, the second one waits for the first.
 
     Args:
-        message_id: the sender's own, the same however often it is sent.
-        to: a task, which is enqueued with the payload and run atomically: what it does in the
-            queue's database is done once; a topic, or a typed event: published once, for any
-            number of subscriptions; None: the id is only remembered, for you to handle it in the
-            same transaction.
-        payload: what the task is called with, or that of the event.
-        source: who sent it: ids of different sources are different ones.
-        key: of the message or the event; None: as the task or the event's class says.
-        run_after: an aware datetime, or seconds or a timedelta from now: until then a task's
-            message waits, and an event is not published.
+        message_id: the sender's id of the message, the same in each repetition.
+        to: a task, a topic, a typed event or None. A task is enqueued with the payload and runs
+            atomically: its changes in the queue's database happen once. A topic or an event is
+            published once, for any number of subscriptions. None: only the id is stored, so that
+            the caller handles the message in the same transaction.
+        payload: the argument of the task, or the payload of the event.
+        source: the name of the sender. Ids are unique within a source.
+        key: the key of the message or the event; None: as the task or the event's class says.
+        run_after: an aware datetime, or seconds or a timedelta from now. A task's message waits
+            until then, and an event is published then.
         remember_for: seconds or a timedelta for which its id is remembered.
-        metadata: a dict that travels with it. Beside it `metadata["external"]` has the message's id
-            and its source.
+        metadata: a dict that travels with it. In addition, `metadata["external"]` has the message's
+            id and source.
         database: the alias of the queue's database, if not the task's or the one of `PGQUEUE`.
-        connection: one of psycopg's to store it on, another framework's for example.
+        connection: a psycopg connection to store it on, for example of another framework.
 
     Returns:
         Whether it is new, and the message of its task.
 
     Raises:
-        InvalidMessage: the id, the source or another option can't be.
-        InvalidArguments: the task can't be called with the payload.
-        InvalidEvent: the event can't be published.
+        InvalidMessage: the id, the source or another option is invalid.
+        InvalidArguments: the payload does not fit the task.
+        InvalidEvent: the event is invalid.
         ChannelFull: a policy's max_size is reached.
     """
     id, span = known_as(message_id, source), lasting(remember_for)
@@ -110,7 +110,7 @@ def receive_external(
     outbox = Outbox(database, connection)
     if to is None:
         if any(each is not None for each in (payload, key, run_after, metadata)):
-            raise InvalidMessage("to=None: nothing is stored that could have a payload or options.")
+            raise InvalidMessage("to=None: only the id is stored: pass no payload and no options.")
         return Received(_remember(outbox, id, span))
     _check_goal(to)
     event = made(to, payload, key=key, metadata=told)
@@ -152,10 +152,10 @@ async def areceive_external(
 
 
 def known_as(message_id: Any, source: Any) -> str:
-    """Return what a message is remembered by.
+    """Return the text under which a message is remembered: its source and its id.
 
     Raises:
-        InvalidMessage: its id or its source can't be.
+        InvalidMessage: its id or its source is invalid.
     """
     try:
         if ":" in as_text(source, SOURCE_LIMIT):
@@ -171,17 +171,17 @@ def known_as(message_id: Any, source: Any) -> str:
 
 
 def lasting(remember_for: Any) -> timedelta:
-    """Return for how long an id is remembered.
+    """Return the duration for which an id is remembered.
 
     Raises:
-        InvalidMessage: it can't be.
+        InvalidMessage: the value is invalid.
     """
     return checked_option(as_duration, "remember_for", remember_for, InvalidMessage)
 
 
 def _enqueue(task: Task[Any, Any], payload: Any, **options: Any) -> Received:
     try:
-        # What it does is to be done once, and it is to be stored in this transaction.
+        # Atomic, so that its changes happen once; stored in this transaction, and not on commit.
         once = task.using(
             atomic=task.atomic or True, on_conflict="return", enqueue_on_commit=False, **options
         )

@@ -1,4 +1,4 @@
-"""Signatures of Standard Webhooks: an HMAC of a message's id, the time it was sent at and its body.
+"""Signatures of Standard Webhooks: an HMAC of a message's id, its time of sending and its body.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -25,10 +25,10 @@ class Unverified(PGQueueError):
 
 
 def as_secrets(values: Any) -> list[bytes]:
-    """Return the keys of one secret, or of several: all that hold during a rotation.
+    """Return the keys of one secret, or of several secrets during a rotation.
 
     Raises:
-        InvalidSecret: one can't be, or there is none.
+        InvalidSecret: a secret is invalid, or there is none.
     """
     given = [values] if isinstance(values, str | bytes) else values
     if not isinstance(given, Iterable) or not (secrets := list(given)):
@@ -37,11 +37,11 @@ def as_secrets(values: Any) -> list[bytes]:
 
 
 def _as_secret(number: int, value: Any) -> bytes:
-    # Its value is in no error: these are logged.
+    # Errors do not contain the value, since they are logged.
     try:
         text = value.decode() if isinstance(value, bytes) else value
         coded = text.removeprefix(SECRET)
-        key = key_of(coded + "=" * (-len(coded) % 4))  # many leave "=" out
+        key = key_of(coded + "=" * (-len(coded) % 4))  # many senders omit the "="
     except (AttributeError, TypeError, ValueError) as error:
         raise InvalidSecret(
             f"Secret {number} must be text in base64, which may begin with {SECRET!r}."
@@ -65,13 +65,14 @@ def verify(
     """Return the id of a message that was signed with one of the secrets.
 
     Args:
-        headers: by their names, however these are written.
-        bodies: the forms that its body has; one of them was signed.
-        tolerance: how old it may be, or how far ahead its sender's clock.
-        now: seconds since 1970.
+        headers: the headers by name, in upper or lower case.
+        bodies: the forms of its body (compressed and not); one of them was signed.
+        tolerance: the maximum age of the message, and the maximum lead of its sender's clock.
+        now: the time in seconds since 1970.
 
     Raises:
-        Unverified: a header is missing or can't be, it is too old, or it was signed otherwise.
+        Unverified: a header is missing or invalid, the message is too old, or the signature is
+            wrong.
     """
     given = {name.lower(): value for name, value in headers.items()}
     if missing := [name for name in (ID, TIMESTAMP, SIGNATURE) if not given.get(name)]:
@@ -95,7 +96,7 @@ def verify(
 
 
 def _is_text(value: str) -> bool:
-    """Return whether it has a form in bytes; half of a pair of surrogates has none."""
+    """Return whether a text can be encoded as UTF-8; a lone surrogate cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Receive webhooks: views that verify who sent them, and store each once."""
+"""Receive webhooks: views that verify the sender, and store each message once."""
 
 from __future__ import annotations
 
@@ -44,31 +44,32 @@ def receive_webhook(
     remember_for: float | timedelta = REMEMBERED,
     database: str | None = None,
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Return a view that takes webhooks signed as Standard Webhooks has it, and stores each once.
+    """Return a view that receives webhooks signed by Standard Webhooks, and stores each once.
 
         path("hooks/shop", receive_webhook(book, secrets=settings.SHOP_SECRETS, source="shop"))
 
-    A message that was stored before, or is stored now, is answered with 204: its sender may forget
-    it. It is stored by `receive_external`, in the transaction of the request if there is one.
+    The view answers 204 if the message is stored, now or before: its sender need not repeat it.
+    `receive_external` stores it, in the transaction of the request if there is one.
 
     Args:
-        to: what is given the message's body, which is JSON: a task; a topic, under which it is
-            published; or a function of the body that returns one of these, or None for what is
-            not wanted. None: the topic is the source, a dot and the body's `type`.
-        secrets: of the sender: text in base64, with "whsec_" before it or not; several of them
+        to: the goal of the message's JSON body: a task, or a topic under which it is published. Or
+            a function of the body that returns a task or a topic, or None to ignore the message.
+            None: the topic is the source, a dot and the body's `type`.
+        secrets: the sender's secret: text in base64, with or without "whsec_"; several secrets
             during a rotation; or a function of the request that returns them.
-        source: who sends it: a name of your own.
-        key: of the message or the event, or a function of the body that returns it.
-        tolerance: seconds or a timedelta that a message may be old, or its sender's clock ahead.
-        max_bytes: how long a body may be, also after it was unzipped.
-        remember_for: seconds or a timedelta for which its id is remembered: at least twice the
-            tolerance, the time within which one signature is taken.
+        source: a name for the sender.
+        key: the key of the message or the event, or a function of the body that returns it.
+        tolerance: seconds or a timedelta. The maximum age of a message, and the maximum lead of its
+            sender's clock.
+        max_bytes: the maximum size of a body, also after decompression.
+        remember_for: seconds or a timedelta for which its id is remembered. It must be at least
+            twice the tolerance, which is the time for which a signature is valid.
         database: the alias of the queue's database, if not the task's or the one of `PGQUEUE`.
 
     Raises:
-        InvalidSecret: a secret can't be.
+        InvalidSecret: a secret is invalid.
         InvalidEvent: `to` is neither a task nor a topic.
-        InvalidMessage: another option can't be.
+        InvalidMessage: another option is invalid.
     """
     find: Any = secrets if callable(secrets) else None
     known = _Keys([] if find else as_secrets(secrets))
@@ -88,8 +89,8 @@ def receive_webhook(
     def receive(request: HttpRequest) -> HttpResponse:
         try:
             sent = _sent(request, most)
-            # One that leaves a transaction open takes with it what is stored below. The keys are
-            # in no variable: error trackers show those.
+            # guard.call: a user's function that leaves a transaction open would roll back the
+            # store below. The keys are in no variable, since error trackers show variables.
             id = _verified(
                 request,
                 as_secrets(guard.call(find, request)) if find else known.keys,
@@ -106,13 +107,13 @@ def receive_webhook(
 
 
 def _remembered(remember_for: Any, tolerance: timedelta) -> timedelta:
-    """Return how long an id is remembered: not shorter than its signature is valid.
+    """Return the duration for which an id is remembered: at least the validity of its signature.
 
-    A sender's clock may be ahead by the tolerance when a message comes first, and behind by it when
-    the same request is sent for the last time.
+    At the first arrival of a request, the sender's clock may be ahead by the tolerance. At its last
+    repetition, the clock may be behind by the tolerance.
 
     Raises:
-        InvalidMessage: it is shorter, or can't be.
+        InvalidMessage: the duration is shorter, or is invalid.
     """
     lasting = receiving.lasting(remember_for)
     if lasting < 2 * tolerance:
@@ -125,7 +126,7 @@ def _remembered(remember_for: Any, tolerance: timedelta) -> timedelta:
 
 
 class _Keys:
-    """The keys of a view: an error tracker that reads variables of its frames sees none of them."""
+    """The keys of a view, hidden from error trackers that read the variables of frames."""
 
     __slots__ = ("keys",)
 
@@ -134,7 +135,7 @@ class _Keys:
 
 
 class _MessageRefused(Exception):
-    """A message is not taken; `response` says why."""
+    """A message is refused; `response` gives the reason."""
 
     def __init__(self, status: int, reason: object, **headers: str) -> None:
         super().__init__(status, reason)
@@ -144,7 +145,7 @@ class _MessageRefused(Exception):
 
 
 def _sent(request: HttpRequest, most: int) -> list[bytes]:
-    """Return a body as it was sent, and, if it was zipped, as it was before."""
+    """Return a body as it was sent; after a compressed body, also the decompressed one."""
     try:
         # Not request.body, which has a limit for all views.
         body = request.read(most + 1)
@@ -156,7 +157,7 @@ def _sent(request: HttpRequest, most: int) -> list[bytes]:
     if encoding == "identity":
         return [body]
     if encoding != "gzip":
-        raise _MessageRefused(415, "A body may be zipped by gzip, and by nothing else.")
+        raise _MessageRefused(415, "A body may be compressed only by gzip.")
     return [body, _unzipped(body, most)]
 
 
@@ -195,7 +196,7 @@ def _no_number(name: str) -> NoReturn:
 
 
 def _goal_of(to: Any, source: str) -> Callable[[Any], Goal]:
-    """Return what finds out for whom a body is."""
+    """Return a function that returns the goal of a body."""
     if to is None:
         as_topic(source)
         return lambda payload: f"{source}.{_type_of(payload)}"
@@ -217,7 +218,7 @@ def _store(id: str, goal: Goal, payload: Any, **options: Any) -> None:
     except ChannelFull as error:
         raise _MessageRefused(503, error, **{"Retry-After": str(AGAIN_AFTER)}) from error
     except (InvalidArguments, InvalidEvent, InvalidMessage) as error:
-        # Not a status that ends the sender's attempts: the mistake may be on this side.
+        # Not a status that ends the sender's attempts: the fault may be on this side.
         raise _MessageRefused(400, error) from error
 
 

@@ -1,8 +1,8 @@
-"""Which addresses webhooks may be posted to: none that lead inside, unless the project says so.
+"""The addresses to which webhooks may be posted: only public ones, unless the project allows more.
 
-Whoever may enter a URL could have workers ask what only they can reach: a service on loopback, the
-cloud's metadata, a neighbour. So the address itself is checked, after the name was looked up, and
-not the name. `is_global` alone lets some of these pass.
+Otherwise a user who may enter a URL could make workers query internal services: loopback, a cloud's
+metadata, a neighbour. So the address is checked after the look-up of the name, not the name.
+`is_global` alone accepts some internal addresses.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ PRIVATE: tuple[Network, ...] = tuple(
         ),
     )
 )
-"""What `True` allows. Not link-local ones: clouds have their metadata there."""
+"""The networks that `True` allows; not link-local addresses, where clouds have their metadata."""
 GLOBAL_UNICAST = IPv6Network("2000::/3")
 NAT64 = IPv6Network("64:ff9b::/96")
 
 
 def as_networks(value: Any) -> tuple[Network, ...]:
-    """Return the networks that may be posted to besides public ones.
+    """Return the networks to which webhooks may be posted, in addition to public ones.
 
     Args:
-        value: False: none; True: private ones and loopback; or a list such as ["10.1.0.0/16"].
+        value: False: no networks; True: private networks and loopback; or a list such as
+            ["10.1.0.0/16"].
 
     Raises:
-        TypeError, ValueError: it is none of these.
+        TypeError, ValueError: the value has another form.
     """
     if isinstance(value, bool):
         return PRIVATE if value else ()
@@ -58,19 +59,19 @@ def _network(value: Any) -> Network:
 
 @lru_cache(1024)
 def is_allowed(text: str, networks: tuple[Network, ...] = ()) -> bool:
-    """Return whether this address may be posted to.
+    """Return whether webhooks may be posted to this address.
 
     Args:
-        text: as `getaddrinfo` gives it.
-        networks: those that are allowed besides public ones.
+        text: the address as `getaddrinfo` returns it.
+        networks: networks that are allowed in addition to public ones.
     """
-    # Behind the %: the interface that a link-local address is of.
+    # The % is followed by the interface of a link-local address.
     address = _meant(ip_address(text.partition("%")[0]))
     return _is_public(address) or any(address in network for network in networks)
 
 
 def _meant(address: Address) -> Address:
-    """Return the address that this one is another form of."""
+    """Return the IPv4 address inside a mapped or NAT64 address; other addresses unchanged."""
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -83,7 +84,7 @@ def _is_public(address: Address) -> bool:
     if not address.is_global or address.is_multicast or address.is_reserved:
         return False
     if isinstance(address, IPv6Address):
-        # Tunnels end at addresses of version 4, whatever these are.
+        # Tunnels end at IPv4 addresses, which may be private.
         is_tunnel = address.sixtofour is not None or address.teredo is not None
         return address in GLOBAL_UNICAST and not is_tunnel
     return True

@@ -1,15 +1,13 @@
-"""Select events: by patterns of topics, and by conditions on their payloads.
+"""Filters of events: patterns of topics, and conditions on payloads.
 
-`pgqueue_comparable_v1` and this module define the meaning of a filter for PostgreSQL, and
-`tests/events/test_one_meaning.py` defines it again in Python. A new lookup goes into both.
-
-A pattern is a topic in which `*` stands for one word, and `**`, as its last word, for one or more:
-"order.*" is "order.paid" and not "order.line.added"; "order.**" is both, and "**" is all topics.
+A pattern is a topic with wildcards. `*` stands for one word; `**`, only as the last word, stands
+for one or more words. "order.*" matches "order.paid" but not "order.line.added". "order.**" matches
+both, and "**" matches all topics.
 
 Conditions on payloads have the form of Django's lookups: `{"total__gte": 100, "customer__country":
-"DE"}`. They become one jsonpath, whose values are its variables: PostgreSQL never sees SQL that was
-made of values. A value that is missing, or of another type, meets no condition but `exists: False`;
-a list meets one that an item of it does.
+"DE"}`. They become one jsonpath with variables for the values, so that no SQL is built from values.
+A missing value, or a value of another type, meets no condition except `exists: False`. A list meets
+a condition if one of its items does.
 
 The codec stores some values as objects of a tag and a value, such as
 `{"@": "date", "value": "2026-11-24"}`, and a Decimal of a typed event as text. So a tagged value is
@@ -43,13 +41,13 @@ ANY_WORD, ANY_WORDS = "*", "**"
 
 COMPARED = {"ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 ALL = "true"
-"""The SQL condition that every event meets."""
+"""The SQL condition that each event meets."""
 LOOKUPS = ("exact", *COMPARED, "in", "contains", "startswith", "exists")
 SCALARS = (str, int, float, bool, type(None))
 TOO_LARGE = 10**1000
 
 SHORT_NUMBER = '@ like_regex "^-?[0-9]+([.][0-9]+)?$" && @ like_regex "^.{1,15}$"'
-"""The text of a number that `.double()` reads exactly: that keeps 15 digits.
+"""The test for the text of a number that `.double()` reads exactly, with its 15 digits.
 
 Two simple expressions, since PostgreSQL 16 and later compile them whenever they parse a path.
 """
@@ -60,17 +58,17 @@ WRITTEN_OUT = (
     f'@ {LONG_NUMBER} || exists(@."@") && '
     f'(@."value" {LONG_NUMBER} || @."value".type() == "object" || @."value".type() == "array")'
 )
-"""The values that `pgqueue_comparable_v1` has to write out, and a few more."""
+"""The test for values that `pgqueue_comparable_v1` must write out; it also matches a few others."""
 
 
 def as_topic(value: Any) -> str:
-    """Return `value` if it can be a topic: words with dots between them.
+    """Return `value` if it is a valid topic: words with dots between them.
 
     Raises:
-        InvalidEvent: it can't.
+        InvalidEvent: it is invalid.
     """
     try:
-        # Of a subclass, its text: what it is equal to is its own matter.
+        # For a subclass of str, use its text: it may define its own equality.
         return _checked_topic(
             value if type(value) is str else str.__str__(as_text(value, TOPIC_LIMIT))
         )
@@ -87,10 +85,10 @@ def _checked_topic(value: str) -> str:
 
 
 def as_pattern(value: Any) -> str:
-    """Return `value` if it can be a pattern of topics.
+    """Return `value` if it is a valid pattern of topics.
 
     Raises:
-        InvalidFilter: it can't.
+        InvalidFilter: it is invalid.
     """
     try:
         *words, last = as_text(value, TOPIC_LIMIT).split(".")
@@ -106,7 +104,7 @@ def as_pattern(value: Any) -> str:
 
 
 def as_regex(pattern: str) -> str:
-    """Return a pattern of topics as a regular expression, PostgreSQL's and Python's alike."""
+    """Return a pattern of topics as a regular expression for PostgreSQL and Python."""
     words = {ANY_WORD: "[^.]+", ANY_WORDS: ".+"}
     return "^" + r"\.".join(words.get(each, _quoted(each)) for each in pattern.split(".")) + "$"
 
@@ -116,7 +114,7 @@ def _quoted(word: str) -> str:
 
 
 def covers(pattern: str, other: str) -> bool:
-    """Return whether a pattern stands for all topics that another one stands for."""
+    """Return whether a pattern matches all topics that another pattern matches."""
     words, others = pattern.split("."), other.split(".")
     if words[-1] == ANY_WORDS:
         *words, _ = words
@@ -130,14 +128,14 @@ def covers(pattern: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class Filter:
-    """Events of these topics, with payloads that meet these conditions.
+    """A filter that matches events by their topics and payloads.
 
     Args:
         topics: patterns; none: all topics.
-        where: conditions, all of which must hold.
+        where: conditions on the payload. An event must meet all of them.
 
     Raises:
-        InvalidFilter: one can't be.
+        InvalidFilter: a pattern or a condition is invalid.
     """
 
     topics: tuple[str, ...] = ()
@@ -160,7 +158,7 @@ class Filter:
 
     @cached_property
     def _identity(self) -> tuple[tuple[str, ...], str]:
-        # As JSON: to Python, 1 and True are equal.
+        # As JSON: in Python, 1 equals True.
         return self.topics, json.dumps(self.where, sort_keys=True)
 
     @cached_property
@@ -170,7 +168,7 @@ class Filter:
 
     @cached_property
     def unusual(self) -> str:
-        """A jsonpath predicate: a value on the way to a compared one has to be written out."""
+        """A jsonpath predicate: a value on the path to a compared one must be written out."""
         ways = {
             _place(path[:length])
             for path, _ in (_split(lookup) for lookup, _ in _flat(self.where))
@@ -201,7 +199,7 @@ class Filter:
                 "(e.topic = ANY (%(filter_topics)s::text[]) OR e.topic ~ %(filter_regex)s)"
             )
         if self.path:
-            # Only few payloads need to be written out, which takes long.
+            # To write a payload out takes long, and only few payloads need it.
             parts.append(
                 "jsonb_path_match(CASE WHEN "
                 "jsonb_path_match(e.payload, %(filter_unusual)s::jsonpath, '{}', true) "
@@ -225,7 +223,7 @@ class Filter:
     def equality(self) -> tuple[str, Any]:
         """A jsonpath and the value that one of its items must equal; ("", None): there is none.
 
-        Many filters that differ in this value alone are looked up by it at once.
+        One look-up by this value finds all matching filters that differ only in the value.
         """
         for lookup, value in _flat(self.where):
             path, how = _split(lookup)
@@ -235,35 +233,35 @@ class Filter:
 
     @cached_property
     def exact_topics(self) -> list[str]:
-        """The patterns that are topics."""
+        """The patterns without wildcards."""
         return self._plain
 
     @cached_property
     def regex(self) -> str:
-        """A regular expression of the other patterns; "": there are none."""
+        """A regular expression of the patterns with wildcards; "": there are none."""
         return "|".join(map(as_regex, self._patterns))
 
     def narrowed(self, asked: Filter) -> Filter:
-        """Return what `asked` wants of what this one wants.
+        """Return a filter that matches the events which both filters match.
 
         Raises:
-            InvalidFilter: a pattern of `asked` is not within one of this one's, or both compare one
-                value with two others in the same way.
+            InvalidFilter: a pattern of `asked` is not covered by a pattern of this filter, or both
+                have the same lookup with different values.
         """
         for pattern in asked.topics if not self.wants_all_topics else ():
             if not any(covers(own, pattern) for own in self.topics):
                 raise InvalidFilter(
-                    f"topics={shown(pattern)}: there is {' and '.join(self.topics)} only."
+                    f"topics={shown(pattern)}: only {' and '.join(self.topics)} can be asked for."
                 )
         where = dict(_flat(self.where))
         for lookup, value in _flat(asked.where):
             if json.dumps(where.setdefault(lookup, value)) != json.dumps(value):
-                raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: another is given here.")
+                raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: another value is set.")
         return Filter(asked.topics or self.topics, where)
 
     @property
     def wants_all_topics(self) -> bool:
-        """Whether it says nothing of topics."""
+        """Whether the filter matches all topics."""
         return not self.topics or ANY_WORDS in self.topics
 
     @cached_property
@@ -276,10 +274,10 @@ class Filter:
 
 
 def as_filter(topics: str | Iterable[str] | None, where: Mapping[str, Any] | None) -> Filter:
-    """Return the filter of these options.
+    """Return the filter for the options `topics` and `where`.
 
     Raises:
-        InvalidFilter: one can't be.
+        InvalidFilter: an option is invalid.
     """
     if topics is not None and not isinstance(topics, str | list | tuple | set | frozenset):
         raise InvalidFilter(f"topics={shown(topics)}: it must be a pattern, or a list of them.")
@@ -288,10 +286,10 @@ def as_filter(topics: str | Iterable[str] | None, where: Mapping[str, Any] | Non
 
 @dataclass(frozen=True)
 class Place:
-    """What of an event a text such as "{payload.customer.id}" means, or a text for all events.
+    """A value of an event, such as "{payload.customer.id}", or one text for all events.
 
     Attributes:
-        text: as it was given.
+        text: the text of the option.
         path: "": the text itself; "key" or "topic": the event's; else a jsonpath of its payload.
     """
 
@@ -300,10 +298,10 @@ class Place:
 
 
 def as_place(value: Any, limit: int) -> Place:
-    """Return what `value` means: text, "{key}", "{topic}" or "{payload.NAME.NAME}".
+    """Return the place for a text, "{key}", "{topic}" or "{payload.NAME.NAME}".
 
     Raises:
-        InvalidFilter: it can't be.
+        InvalidFilter: the value is invalid.
     """
     try:
         text = as_text(value, limit)
@@ -313,17 +311,17 @@ def as_place(value: Any, limit: int) -> Place:
         if first in ("key", "topic") and not rest:
             return Place(text, first)
         if first != "payload" or not rest or not all(rest):
-            raise ValueError("in braces there may be {key}, {topic} or {payload.NAME}.")
+            raise ValueError("braces may contain only {key}, {topic} or {payload.NAME}.")
         return Place(text, "$" + "".join(f".{json.dumps(each)}" for each in rest))
     except (TypeError, ValueError) as error:
         raise InvalidFilter(f"{shown(value)}: {error}") from error
 
 
 def compiled(wanted: Filter, *, key: str, split_by: str) -> dict[str, Any]:
-    """Return what the statement that matches needs of a subscription, by its columns.
+    """Return the columns of a subscription that the matching statement reads.
 
     Raises:
-        InvalidFilter: a place can't be.
+        InvalidFilter: a place is invalid.
     """
     is_any = wanted.wants_all_topics
     eq_path, eq_value = wanted.equality
@@ -340,7 +338,7 @@ def compiled(wanted: Filter, *, key: str, split_by: str) -> dict[str, Any]:
 
 
 def _flat(where: Mapping[str, Any], within: str = "") -> list[tuple[str, Any]]:
-    """Return conditions without nesting: {"a": {"b": 1}} is {"a__b": 1}."""
+    """Return conditions without nesting: {"a": {"b": 1}} becomes {"a__b": 1}."""
     flat: list[tuple[str, Any]] = []
     for name, value in where.items():
         if not isinstance(name, str):
@@ -348,7 +346,7 @@ def _flat(where: Mapping[str, Any], within: str = "") -> list[tuple[str, Any]]:
         lookup = within + name
         if isinstance(value, Mapping):
             if not value:
-                raise InvalidFilter(f"where[{lookup!r}] = {{}}: it says nothing.")
+                raise InvalidFilter(f"where[{lookup!r}] = {{}}: it must have a condition.")
             flat += _flat(value, f"{lookup}__")
         else:
             flat.append((lookup, value))
@@ -356,7 +354,7 @@ def _flat(where: Mapping[str, Any], within: str = "") -> list[tuple[str, Any]]:
 
 
 def _plain(where: Mapping[str, Any], within: str = "") -> dict[str, Any]:
-    """Return conditions as they are stored: of what JSON has, and in the same order each time."""
+    """Return conditions in their stored form: JSON values in a stable order."""
     plain: dict[str, Any] = {}
     for name, value in where.items():
         if not isinstance(name, str):
@@ -377,13 +375,13 @@ def _plain(where: Mapping[str, Any], within: str = "") -> dict[str, Any]:
 
 
 def _condition(name: str, lookup: str, value: Any) -> tuple[str, dict[str, Any]]:
-    """Return a jsonpath predicate, and its variables; of conditions that are plain."""
+    """Return a jsonpath predicate and its variables, for a condition in its stored form."""
     path, how = _split(lookup)
     return _predicate(name, _place(path), how, value)
 
 
 def _split(lookup: str) -> tuple[list[str], str]:
-    """Return the names in a lookup, and how it compares."""
+    """Return the names in a lookup, and its comparison."""
     *path, last = lookup.split("__")
     how = "exact"
     if path and last in LOOKUPS:
@@ -400,10 +398,10 @@ def _place(path: Iterable[str]) -> str:
 
 
 def _operand(how: str, value: Any) -> Any:
-    """Return the operand of a lookup, as JSON has it.
+    """Return the operand of a lookup as a JSON value.
 
     Raises:
-        TypeError, ValueError: the lookup has no such operand.
+        TypeError, ValueError: the operand is invalid for the lookup.
     """
     if how == "exists":
         return as_flag(value)
@@ -415,7 +413,7 @@ def _operand(how: str, value: Any) -> Any:
         if not isinstance(value, list | tuple | set | frozenset) or not value:
             raise TypeError("it must be a list of values.")
         values = [_scalar(each) for each in value]
-        # A set has another order in each process.
+        # The order of a set differs between processes.
         return sorted(values, key=json.dumps) if isinstance(value, set | frozenset) else values
     return _scalar(value)
 
@@ -436,7 +434,7 @@ def _compared(place: str, comparison: str, *, with_texts: bool = False) -> str:
     """Return the predicate that compares the value at a place, or its tagged value.
 
     Args:
-        with_texts: compare the text of a number as that number, too.
+        with_texts: whether the text of a number is compared as a number, too.
     """
 
     def forms(value: str) -> str:
@@ -465,10 +463,10 @@ def _scalar(value: Any) -> Any:
 
 
 def _of_decimal(value: Decimal) -> int | float:
-    """Return a number that JSON has, of exactly the same value.
+    """Return a JSON number of exactly the same value.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such number.
     """
     if not value.is_finite() or value.adjusted() > 1000:
         raise ValueError("it must be a number that JSON has, of 1000 digits at most.")

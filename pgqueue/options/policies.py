@@ -1,4 +1,4 @@
-"""What a policy may say."""
+"""The options of a policy, and their checks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pgqueue.values.number_checks import as_count, as_timedelta
 
 SLOWEST_RATE, FASTEST_RATE = 1e-6, 1e6
 LONGEST_PER = timedelta(days=366)
-SHORTEST_START = 1e-6  # seconds: PostgreSQL rounds a shorter one to nothing, and divides by it
-LONGEST_BURST = 100 * 366 * 86_400.0  # seconds: when much more would be over can't be stored
+SHORTEST_START = 1e-6  # seconds: PostgreSQL rounds a shorter time to 0, and would divide by it
+LONGEST_BURST = 100 * 366 * 86_400.0  # seconds: a much later end is beyond PostgreSQL's range
 
 
 def checked(
@@ -26,15 +26,15 @@ def checked(
     max_size: int | None,
     weight: int | None,
 ) -> dict[str, Any]:
-    """Return the columns of a policy that says this.
+    """Return the columns of a policy with these limits.
 
     Raises:
-        InvalidPolicy: an option has a value that can't be, or nothing is limited.
+        InvalidPolicy: the value of an option is invalid, or there is no limit.
     """
     limits = {"max_running": max_running, "rate": rate, "max_size": max_size, "weight": weight}
     if all(limit is None for limit in limits.values()):
         raise InvalidPolicy(
-            f"It says nothing: give {', '.join(limits)}. To have none, remove_policy()."
+            f"It has no limit: give {', '.join(limits)}. To remove a policy, remove_policy()."
         )
     columns = {
         name: _check(name, value) for name, value in {**limits, "per": per, "burst": burst}.items()
@@ -42,7 +42,7 @@ def checked(
     if rate is not None:
         _check_pace(rate, columns["per"], burst)
     elif burst is not None:
-        raise InvalidPolicy(f"burst={burst!r}: it is for a rate, and there is none.")
+        raise InvalidPolicy(f"burst={burst!r}: it needs a rate.")
     return columns
 
 
@@ -55,19 +55,19 @@ def _check(name: str, value: Any) -> Any:
 def _check_pace(rate: float, per: timedelta, burst: int | None) -> None:
     start = per.total_seconds() / rate
     if start < SHORTEST_START:
-        raise InvalidPolicy(f"rate={rate!r}: there may be a million a second at most.")
+        raise InvalidPolicy(f"rate={rate!r}: it may be a million a second at most.")
     if start * (burst or 1) > LONGEST_BURST:
         raise InvalidPolicy(
             f"burst={burst!r}: by this rate it would take longer than 100 years."
             if burst
-            else f"rate={rate!r}: there must be one in 100 years at least."
+            else f"rate={rate!r}: it must be one in 100 years at least."
         )
 
 
 def _rate(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TypeError("it must be a number.")
-    if not SLOWEST_RATE <= value <= FASTEST_RATE:  # not a number neither
+    if not SLOWEST_RATE <= value <= FASTEST_RATE:  # refuses NaN, too
         raise ValueError("it must be above 0: from a millionth to a million.")
     return float(value)
 

@@ -1,7 +1,7 @@
-"""How long what has ended is kept: one duration, or one for each of the ways to end.
+"""The retention of ended messages: one duration, or one for each outcome.
 
-Most want to look at failures for longer than at what went well, so outcomes may differ, in the
-project's settings and in each channel. Dead letters have not ended: theirs is counted apart.
+Most projects keep failures for longer than successes. So the durations may differ by outcome, in
+the project's settings and in each channel. Dead letters have a retention of their own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ Retention: TypeAlias = "Mapping[str, timedelta]"
 
 
 def as_retention(value: Any) -> dict[str, timedelta]:
-    """Return `value`, a duration or a dict of some by outcome, by outcome.
+    """Return the durations by outcome, for a duration or a dict of durations by outcome.
 
     Raises:
-        TypeError: it is neither.
-        ValueError: an outcome is unknown, or a duration not above 0 or beyond a hundred years.
+        TypeError: the value is neither.
+        ValueError: an outcome is unknown, or a duration is not above 0, or is beyond a hundred
+            years.
     """
     given = value if isinstance(value, Mapping) else dict.fromkeys(Outcome.values, value)
     return {_outcome(name): as_duration(keep) for name, keep in given.items()}

@@ -1,4 +1,4 @@
-"""How long a failed message waits for its next attempt.
+"""Backoff: the wait of a failed message for its next attempt.
 
 A backoff is a function of the error and the result so far. It returns seconds or a
 `timedelta`, or None to give up at once. `max_attempts` bounds it in any case.
@@ -20,11 +20,11 @@ from pgqueue.values.number_checks import LONGEST, as_timedelta
 
 
 class Failed(Protocol):
-    """What a backoff is told of the message: in practice, its `TaskResult`."""
+    """The second argument of a backoff: in practice, the message's `TaskResult`."""
 
     @property
     def failures(self) -> int:
-        """How often it has failed, this time included."""
+        """The number of its failures, including this one."""
 
 
 Delay: TypeAlias = "float | timedelta | None"
@@ -39,7 +39,7 @@ _declared: dict[str, Backoff] = {}
 def _check_number(what: str, value: Any, *, least: float, most: float) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InvalidBackoff(f"{what}: it must be a number.")
-    if not least <= value <= most:  # not a number neither
+    if not least <= value <= most:  # refuses NaN, too
         raise InvalidBackoff(f"{what}: it must be from {least:g} to {most:.0f}.")
 
 
@@ -47,15 +47,15 @@ def _check_number(what: str, value: Any, *, least: float, most: float) -> None:
 class Exponential:
     """Wait `base` seconds, then twice as long each time, never more than `cap`.
 
-    Each delay is drawn from ±`jitter` around that, so that messages which failed
-    together don't come back together.
+    Each delay is varied at random by ±`jitter`, so that messages which failed together do not come
+    back together.
 
     Args:
         base, cap: seconds, above 0.
         jitter: a share of the delay, from 0 to 1.
 
     Raises:
-        InvalidBackoff: one of them can't be.
+        InvalidBackoff: a value is invalid.
     """
 
     base: float = 2
@@ -95,7 +95,7 @@ def as_backoff(value: Any) -> Backoff:
     """Return `value`, a policy, a list of delays or a function, as a backoff.
 
     Raises:
-        TypeError: it is none of them.
+        TypeError: the value has another type.
         ValueError: a delay is negative or beyond a hundred years, or the list is empty.
     """
     if callable(value) and not isinstance(value, type):
@@ -111,8 +111,8 @@ def as_backoff(value: Any) -> Backoff:
 def backoff(function: F) -> F:
     """Declare a function of (exception, result), so that `using()` may give it to messages.
 
-    A message stores the function's name, and a worker calls only functions that are declared: with
-    this decorator, or as the backoff of a `@task`, of `PGQUEUE` or of `TASKS`.
+    A message stores the function's name. A worker calls only declared functions: by this decorator,
+    or as the backoff of a `@task`, of `PGQUEUE` or of `TASKS`.
 
     Raises:
         InvalidTask: it is no function at the top of a module.
@@ -124,7 +124,7 @@ def backoff(function: F) -> F:
 
 
 def declare(backoff: Any) -> None:
-    """Register a backoff under its name, if it has one: as what stored messages may name."""
+    """Register a backoff under its name, if it has one. Stored messages may then name it."""
     name = _name_of(backoff)
     if name is not None:
         _declared[name] = backoff
@@ -137,10 +137,10 @@ def _name_of(backoff: Any) -> str | None:
 
 
 def dump_backoff(backoff: Backoff) -> Any:
-    """Describe `backoff` in JSON, to be stored with one message.
+    """Return `backoff` as JSON, for storage with a message.
 
     Raises:
-        ValueError: it is a function that was not declared.
+        ValueError: the backoff is a function that was not declared.
     """
     if isinstance(backoff, Exponential):
         return asdict(backoff)
@@ -159,8 +159,8 @@ def load_backoff(described: Any) -> Backoff:
     """Return the backoff that `dump_backoff` described.
 
     Raises:
-        ValueError: it describes none, or one that is not declared here, or one that can't be.
-        Exception: what the module that declares it raises as it is imported.
+        ValueError: the JSON is no backoff, is invalid, or names a function not declared here.
+        Exception: the error of the declaring module at its import.
     """
     if isinstance(described, str):
         if described not in _declared:

@@ -1,4 +1,4 @@
-"""What a schedule may say, in code and in the project's settings."""
+"""The options of a schedule, in code and in the project's settings."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ Overlap = Literal["allow", "skip", "one"]
 When: TypeAlias = "str | timedelta | float"
 
 NAME_LIMIT = 500
-"""Bytes: a name is part of a key."""
+"""The limit in bytes: a name is part of a key."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """When a task is enqueued by itself, and with which arguments.
+    """The times at which pgqueue enqueues a task by itself, and the task's arguments.
 
     Args:
         when: a cron line, "*/5 * * * *" or "@daily", or an interval as seconds or a timedelta.
-        timezone: that the line is meant in: "Europe/Berlin"; None: the project's TIME_ZONE.
-        name: by which it is found, paused and run; "": the task's.
-        args, kwargs: what the task is called with.
-        missed: what becomes of ticks once the first is late by a minute, since no worker was there
-            for example: "skip" them, one message "once" for all of them, or one for each of "all",
-            of the last 1 000 at most. Until then each has its message.
-        overlap: what to do at a tick while the message of an earlier one waits or runs: "allow"
-            both; "skip" the tick; or run them "one" at a time, each behind those before it.
+        timezone: the time zone of the line: "Europe/Berlin"; None: the project's TIME_ZONE.
+        name: the name by which it is found, paused and run; "": the task's name.
+        args, kwargs: the arguments of the task.
+        missed: the reaction when the first tick is late by a minute, for example since no worker
+            ran. "skip": no messages; "once": one message for all ticks; "all": one message for each
+            of the last 1 000 ticks. Ticks that are less late have a message each.
+        overlap: the reaction to a tick while an earlier message waits or runs. "allow": both;
+            "skip": no message; "one": the messages run one at a time, in their order.
 
     Raises:
-        InvalidSchedule: an option has a value that can't be.
+        InvalidSchedule: the value of an option is invalid.
     """
 
     when: When
@@ -67,7 +67,7 @@ class Schedule:
 
     @property
     def rhythm(self) -> Rhythm:
-        """When it ticks, in the project's time zone where it names none."""
+        """The rhythm of its ticks; without a time zone, in the project's."""
         return rhythm_of(self.when, self.timezone or project_timezone())
 
 
@@ -79,13 +79,13 @@ class Entry(NamedTuple):
 
 
 def rhythm_of(when: When, timezone: str) -> Rhythm:
-    """Return what a cron line or an interval means.
+    """Return the rhythm for a cron line or an interval.
 
     Raises:
-        InvalidSchedule: it is neither.
+        InvalidSchedule: the value is neither.
     """
     if not isinstance(timezone, str):
-        raise InvalidSchedule(f"timezone={shown(timezone)}: it must be the name of one.")
+        raise InvalidSchedule(f"timezone={shown(timezone)}: it must be the name of a time zone.")
     if isinstance(when, str):
         return Cron(" ".join(when.split()), timezone)
     try:
@@ -104,16 +104,16 @@ def project_timezone() -> str:
 
 
 def as_schedules(given: Any) -> tuple[Schedule, ...]:
-    """Return what `@task(schedule=…)` was given, one or a list of them, as schedules.
+    """Return the value of `@task(schedule=…)`, one schedule or a list, as schedules.
 
     Raises:
-        InvalidSchedule: one can't be, or they can't be told apart.
+        InvalidSchedule: a schedule is invalid, or two have the same name.
     """
     several = given if isinstance(given, list | tuple) else [given]
     schedules = tuple(each if isinstance(each, Schedule) else Schedule(each) for each in several)
     names = [each.name for each in schedules]
     if len(set(names)) < len(names):
-        raise InvalidSchedule("Of several, each needs a name of its own: Schedule(…, name=…).")
+        raise InvalidSchedule("Each of several schedules needs its own name: Schedule(…, name=…).")
     return schedules
 
 
@@ -121,7 +121,7 @@ def as_entries(given: Any) -> dict[str, Entry]:
     """Return the SCHEDULES of `PGQUEUE` by their names.
 
     Raises:
-        InvalidSchedule: one has an unknown option, or a value that can't be.
+        InvalidSchedule: an option of an entry is unknown, or its value is invalid.
     """
     if not isinstance(given, Mapping):
         raise InvalidSchedule("it must be a dict of dicts.")
@@ -148,10 +148,10 @@ def _entry(name: Any, given: Any) -> Entry:
 
 
 def checked_name(name: Any, *, least: int = 0) -> str:
-    """Return `name` if a schedule can have it.
+    """Return `name` if it is a valid name of a schedule.
 
     Raises:
-        InvalidSchedule: it is no text, too short or too long, or can't be stored.
+        InvalidSchedule: the name is no text, is too short or too long, or is not storable.
     """
     try:
         text = as_text(name, NAME_LIMIT)

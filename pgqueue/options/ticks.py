@@ -1,7 +1,7 @@
-"""When schedules tick: at the times that a cron line names, or in a steady rhythm.
+"""The ticks of schedules: at the times of a cron line, or at a fixed interval.
 
-A tick is an instant, in UTC. Which instants are ticks depends on nothing but the rhythm:
-every process gets the same ones at any time.
+A tick is an instant in UTC. The ticks depend only on the rhythm, so that every process computes the
+same ones at any time.
 """
 
 from __future__ import annotations
@@ -30,28 +30,30 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SHORTEST, LONGEST = timedelta(seconds=1), timedelta(days=366)
 
 LATE = timedelta(minutes=1)
-"""A tick without a message for so long was missed."""
+"""A tick is missed after this time without a message."""
 MOST = 1000
-"""Missed ticks that are made up for: the last ones."""
+"""The maximum number of missed ticks that get a message: the last ones."""
 
 
 @dataclass(frozen=True)
 class Cron:
-    """The times that a cron line names, in a time zone.
+    """The times of a cron line in a time zone.
 
-    Where the clock changes it does as Debian's cron: what is set for a time of day (no star at
-    the beginning of minute and hour) comes once a day, at the first moment after a gap if its own
-    is left out, and the first time where it comes twice. What goes on all day goes by real time.
+    At changes of the clock it follows Debian's cron. A line for a time of day (minute and hour do
+    not begin with a star) ticks once a day. If its time falls into a gap, it ticks at the first
+    moment after the gap; if its time comes twice, it ticks the first time. A line that ticks all
+    day follows real time.
 
-    Where it is set by half an hour, as on Lord Howe Island, what goes on all day may miss a tick
-    just then, or not, depending on the instant it is computed from: cronsim goes on by whole hours.
+    On Lord Howe Island the clock changes by half an hour. There a line that ticks all day may miss
+    one tick at the change, depending on the instant of the computation: cronsim steps by whole
+    hours.
 
     Args:
         line: minute, hour, day of the month, month, day of the week; or an alias: @daily, …
-        timezone: by its name: Europe/Berlin.
+        timezone: the name of the time zone: Europe/Berlin.
 
     Raises:
-        InvalidSchedule: this is no cron line, it names no time, or there is no such time zone.
+        InvalidSchedule: the line is invalid or never ticks, or the time zone does not exist.
     """
 
     line: str
@@ -59,7 +61,7 @@ class Cron:
 
     def __post_init__(self) -> None:
         if len(self._fields.split()) != FIELDS:
-            # A sixth one would be taken for seconds, and come first.
+            # cronsim would read six fields as seconds first.
             raise InvalidSchedule(
                 f"{self.line!r} is no cron line: it takes minute, hour, day of the month, month "
                 f"and day of the week, or one of {', '.join(ALIASES)}."
@@ -69,13 +71,13 @@ class Cron:
     def after(self, instant: datetime) -> datetime:
         """Return the first tick after an instant."""
         for tick in self._from(instant):
-            # In the second of two equal hours, the first one's are told as still to come.
+            # In the second of two equal hours, cronsim returns ticks of the first one again.
             if (found := tick.astimezone(UTC)) > instant:
                 return found
-        raise InvalidSchedule(f"{self.line!r} names a day that there never is.")
+        raise InvalidSchedule(f"{self.line!r} names a day that does not exist.")
 
     def in_words(self) -> str:
-        """Say when that is."""
+        """Return a description of the times for people."""
         return f"{self._parsed(EPOCH).explain()} ({self.timezone})"
 
     def _from(self, instant: datetime) -> Iterator[datetime]:
@@ -101,13 +103,13 @@ class Cron:
 
 @dataclass(frozen=True)
 class Every:
-    """The multiples of an interval since 1970 began, in UTC: every 5 minutes are :00, :05, …
+    """The multiples of an interval since 1970-01-01 UTC: every 5 minutes are :00, :05, …
 
     Args:
         interval: a second or more, a year at most.
 
     Raises:
-        InvalidSchedule: it is shorter, or longer.
+        InvalidSchedule: the interval is shorter or longer.
     """
 
     interval: timedelta
@@ -123,7 +125,7 @@ class Every:
         return EPOCH + self.interval * ((instant - EPOCH) // self.interval + 1)
 
     def in_words(self) -> str:
-        """Say when that is."""
+        """Return a description of the interval for people."""
         return f"Every {self.interval}"
 
 
@@ -131,16 +133,16 @@ Rhythm: TypeAlias = Cron | Every
 
 
 def to_do(rhythm: Rhythm, first: datetime, now: datetime, missed: str) -> list[datetime]:
-    """Return the ticks that are to have a message, in their order.
+    """Return the ticks that must get a message, in their order.
 
-    All of them have, as long as none is late by a minute: then no tick was missed, one worker only
-    took over from another.
+    While no tick is late by a minute, all of them get a message: then no tick was missed, and one
+    worker only took over from another.
 
     Args:
-        first: the first tick that was not done yet.
-        missed: what to do where one is: "skip" them, which leaves the last one if that is not late
-            by a minute yet; one message "once" for all of them, which is the last one's; or "all",
-            the last 1 000 of them.
+        first: the first tick without a message.
+        missed: the reaction to missed ticks. "skip": none gets a message, except the last one if it
+            is less than a minute late; "once": the last one gets a message; "all": the last 1 000
+            get messages.
     """
     if missed == "all" or now - first < LATE:
         return _last(rhythm, first, now, MOST)
@@ -157,7 +159,7 @@ def upcoming(rhythm: Rhythm, after: datetime, count: int) -> list[datetime]:
 
 
 def _last(rhythm: Rhythm, first: datetime, now: datetime, count: int) -> list[datetime]:
-    """Return the last ticks up to now, looking no further back than it takes to find them."""
+    """Return the last `count` ticks up to now, searched backwards from now."""
     window = LATE
     while now - window > first:
         ticks = _between(rhythm, now - window, now)

@@ -1,4 +1,4 @@
-"""What a webhook may say, in code and in the admin, and what the project's settings say of all."""
+"""The options of webhooks, in code, in the admin and in the project's settings."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from pgqueue.values.number_checks import as_count, as_duration
 
 URL_LIMIT = 2000
 HEADERS_LIMIT = 8000
-"""Bytes of all headers together."""
+"""The limit of bytes for all headers together."""
 SCHEMES = {"http": 80, "https": 443}
 IN_URLS = "%/:=&?~#+!$,;'@()*[]"
-"""What stands in a URL as it is."""
+"""The characters that are not quoted in a URL."""
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 VALUE = re.compile(r"[\x20-\x7e\xa0-\xff]*")
 OURS = (
@@ -39,7 +39,7 @@ OURS = (
     *("accept-encoding", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"),
 )
 OUR_PREFIXES = ("webhook-", "proxy-")
-"""Of headers that say what a request is, and how it goes: these are not the user's."""
+"""The prefixes of headers that pgqueue or HTTP controls: a user must not set these."""
 SECRET = "whsec_"  # noqa: S105
 SECRET_BYTES = range(24, 65)
 NEW_SECRET_BYTES = 32
@@ -47,7 +47,7 @@ LONGEST_TIMEOUT = timedelta(minutes=5)
 
 
 class Origin(NamedTuple):
-    """Where requests go: one that is equal may have the same connection."""
+    """The server of requests. Requests with equal origins may share a connection."""
 
     scheme: str
     host: str
@@ -56,29 +56,29 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoints:
-    """What `PGQUEUE["WEBHOOKS"]` may say, in lower case, and what holds where it says nothing."""
+    """The options of `PGQUEUE["WEBHOOKS"]` in lower case, with their defaults."""
 
     timeout: timedelta = timedelta(seconds=10)
-    """How long a post may take, from the look-up of the name to the end of the response."""
+    """The limit of a post, from the look-up of the name to the end of the response."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What is sent with each post. A webhook's own come before them."""
+    """Headers of each post. A webhook's own headers take precedence."""
     backoff: Backoff = field(default_factory=lambda: Exponential(base=10, cap=43_200))
-    """How long a failed delivery waits."""
+    """The wait of a failed delivery."""
     max_attempts: int = 16
-    """Errors after which a delivery is a dead letter: two days, with this backoff."""
+    """The number of errors after which a delivery is a dead letter: two days by this backoff."""
     pause_after: timedelta | None = timedelta(days=1)
-    """How long a webhook may have failed without a success before it is paused; None: for ever."""
+    """A webhook is paused after this time of failures without a success; None: never."""
     allow_private: tuple[Network, ...] = ()
-    """Networks that may be posted to besides public ones."""
+    """Networks to which webhooks may be posted, in addition to public ones."""
     source: str = "/pgqueue"
-    """The `source` of CloudEvents: a URI that tells this project's events from others'."""
+    """The `source` of CloudEvents: a URI that is unique to this project's events."""
 
 
 def as_endpoints(given: Any) -> Endpoints:
-    """Return what `PGQUEUE["WEBHOOKS"]` says.
+    """Return the options of `PGQUEUE["WEBHOOKS"]`.
 
     Raises:
-        ImproperlyConfigured: an option has an unknown name, or a value that can't be.
+        ImproperlyConfigured: an option is unknown, or its value is invalid.
     """
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured(f"PGQUEUE['WEBHOOKS'] = {shown(given)}: it must be a dict.")
@@ -100,10 +100,10 @@ def _checked(name: str, value: Any) -> Any:
 
 
 def as_timeout(value: Any) -> timedelta:
-    """Return `value`, seconds or a timedelta, if a post may take so long.
+    """Return `value`, seconds or a timedelta, if it is a valid timeout of a post.
 
     Raises:
-        TypeError, ValueError: it may not.
+        TypeError, ValueError: it is invalid.
     """
     timeout = as_duration(value)
     if timeout > LONGEST_TIMEOUT:
@@ -112,10 +112,10 @@ def as_timeout(value: Any) -> timedelta:
 
 
 def as_headers(value: Any) -> dict[str, str]:
-    """Return `value` if these can be a user's headers.
+    """Return `value` if these are valid headers of a user.
 
     Raises:
-        TypeError, ValueError: they can't.
+        TypeError, ValueError: a header is invalid.
     """
     if not isinstance(value, Mapping):
         raise TypeError("it must be a dict of texts.")
@@ -129,35 +129,35 @@ def as_headers(value: Any) -> dict[str, str]:
             raise ValueError(f"the value of {name} must be text in one line, of Latin characters.")
     names = [name.lower() for name in value]
     if len(set(names)) < len(names):
-        raise ValueError("a header stands there twice.")
+        raise ValueError("a header is given twice.")
     if sum(len(name) + len(text) for name, text in value.items()) > HEADERS_LIMIT:
         raise ValueError(f"they may have {HEADERS_LIMIT} characters at most.")
     return dict(value)
 
 
 def as_url(value: Any, networks: tuple[Network, ...] = ()) -> str:
-    """Return `value` if it can be the URL of a webhook, as far as that is known without its name.
+    """Return `value` if it is a valid URL of a webhook. The name of the host is not looked up.
 
     Args:
-        networks: those that are allowed besides public ones.
+        networks: networks that are allowed in addition to public ones.
 
     Raises:
-        TypeError, ValueError: it can't.
+        TypeError, ValueError: the URL is invalid.
     """
     url = as_text(value, URL_LIMIT)
     origin, _ = parsed(url)
     if not may_be_posted_to(origin.host, networks):
         raise ValueError(
-            "its address is private: PGQUEUE['WEBHOOKS']['ALLOW_PRIVATE'] would have to allow it."
+            "its address is private: PGQUEUE['WEBHOOKS']['ALLOW_PRIVATE'] must allow it."
         )
     return url
 
 
 def parsed(url: str) -> tuple[Origin, str]:
-    """Return where requests to a URL go, and what they ask for there.
+    """Return the origin of a URL, and the target that requests send.
 
     Raises:
-        ValueError: it can't be the URL of a webhook. The error says nothing of what is in it.
+        ValueError: the URL is invalid. The error's text does not contain the URL.
     """
     if any(each <= " " or each in "\\\x7f" for each in url):
         raise ValueError("it must have no spaces or control characters.")
@@ -165,9 +165,9 @@ def parsed(url: str) -> tuple[Origin, str]:
     if parts.scheme not in SCHEMES:
         raise ValueError("it must begin with https:// or http://.")
     if "@" in parts.netloc:
-        raise ValueError("it must have no user or password: a header may say who you are.")
+        raise ValueError("it must have no user or password: use a header for credentials.")
     if parts.fragment:
-        raise ValueError("a fragment, behind '#', is nothing that could be sent.")
+        raise ValueError("it must have no fragment ('#'), which is never sent.")
     host = parts.hostname or ""
     if "%" in host:
         raise ValueError("its host must have no '%'.")
@@ -175,7 +175,7 @@ def parsed(url: str) -> tuple[Origin, str]:
         ascii_host = host if ":" in host else host.encode("idna").decode("ascii")
         port = parts.port
     except ValueError as error:
-        raise ValueError("its host or its port can't be.") from error
+        raise ValueError("its host or its port is invalid.") from error
     if not ascii_host or port == 0:
         raise ValueError("it must have a host, and no port 0.")
     target = quote(parts.path or "/", safe=IN_URLS)
@@ -185,12 +185,12 @@ def parsed(url: str) -> tuple[Origin, str]:
 
 
 def may_be_posted_to(host: str, networks: tuple[Network, ...]) -> bool:
-    """Return whether a host that is an address may be posted to; what a name means is not known."""
+    """Return whether a host may be posted to, if it is an address; True for other names."""
     name = host.rstrip(".")
     if name == "localhost" or name.endswith(".localhost"):
         return is_allowed("127.0.0.1", networks)
     try:
-        # Also what the C library takes for an address: 2130706433, 0x7f.1.
+        # Also other forms that the C library accepts as addresses: 2130706433, 0x7f.1.
         found = socket.getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)
     except OSError:
         return True
@@ -198,15 +198,15 @@ def may_be_posted_to(host: str, networks: tuple[Network, ...]) -> bool:
 
 
 def new_secret() -> str:
-    """Return a secret that nobody has."""
+    """Return a new random secret."""
     return SECRET + b64encode(token_bytes(NEW_SECRET_BYTES)).decode()
 
 
 def as_secret(value: Any) -> str:
-    """Return `value` if it can be a secret: "whsec_" and 24 to 64 bytes in base64.
+    """Return `value` if it is a valid secret: "whsec_" and 24 to 64 bytes in base64.
 
     Raises:
-        TypeError, ValueError: it can't. The error does not contain it.
+        TypeError, ValueError: it is invalid. The error's text does not contain it.
     """
     secret = as_text(value, URL_LIMIT)
     if not secret.startswith(SECRET):
@@ -221,10 +221,10 @@ def as_secret(value: Any) -> str:
 
 
 def key_of(secret: str) -> bytes:
-    """Return the bytes that a secret stands for.
+    """Return the key of a secret as bytes.
 
     Raises:
-        ValueError: it is no base64.
+        ValueError: the secret is not base64.
     """
     return b64decode(secret.removeprefix(SECRET), validate=True)
 

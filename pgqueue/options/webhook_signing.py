@@ -15,20 +15,20 @@ def id_of(salt: UUID, parts: Iterable[object]) -> str:
     """Return a webhook-id: the same for the same events, in each attempt and replay.
 
     Args:
-        salt: of the webhook: other webhooks, and those of other projects, have other ids.
-        parts: what tells the delivery from others of the webhook, such as positions.
+        salt: the salt of the webhook, so that its ids differ from the ids of all other webhooks.
+        parts: values that identify the delivery within the webhook, for example positions.
     """
     text = f"{salt}:{','.join(map(str, parts))}"
     return f"msg_{sha256(text.encode()).hexdigest()[:32]}"
 
 
 def headers(id: str, at: float, body: bytes, keys: Sequence[bytes]) -> dict[str, str]:
-    """Return what signs a post.
+    """Return the headers that sign a post.
 
     Args:
-        at: seconds since 1970.
-        body: as it is before it is compressed.
-        keys: each signs; the receiver knows one of them.
+        at: the time in seconds since 1970.
+        body: the body before compression.
+        keys: the keys, each of which signs; the receiver knows one of them.
     """
     timestamp = str(int(at))
     signatures = (signature(id, timestamp, body, key) for key in keys)
@@ -36,6 +36,6 @@ def headers(id: str, at: float, body: bytes, keys: Sequence[bytes]) -> dict[str,
 
 
 def signature(id: str, timestamp: str, body: bytes, key: bytes) -> str:
-    """Return what is true of this post alone, for those who know the key."""
+    """Return the signature of a post by a key."""
     signed = b".".join((id.encode(), timestamp.encode(), body))
     return f"v1,{b64encode(hmac.digest(key, signed, 'sha256')).decode()}"

@@ -1,6 +1,6 @@
-"""Functions that become messages: `@task`, what is asked of it, and what comes of it.
+"""Functions that become messages: `@task`, its options, its runs and its results.
 
-And messages without a function: `send()`, and `receive()` where no worker takes them.
+Raw messages have no function: `send()` stores them, and `receive()` leases them without a worker.
 """
 
 from pgqueue.codec import encoding

@@ -23,14 +23,14 @@ from pgqueue.tasks.flow_building import (
 from pgqueue.tasks.flows import Flow
 
 Placed = Union["Member[Any]", "list[Placed]"]
-"""What became of a step: a message, or those of a group."""
+"""The messages of a step in a flow: one message, or a list for a group."""
 
 
 class EmptyGroup(list["Placed"]):
-    """What became of a group without steps: no messages, and what is before it in a chain.
+    """The placed form of a group without steps, with the messages before it in a chain.
 
     Attributes:
-        before: the messages that what comes next waits for in the place of these.
+        before: the messages before the group. The next step of the chain waits for them.
     """
 
     def __init__(self, before: Sequence[Member[Any]]) -> None:
@@ -39,18 +39,18 @@ class EmptyGroup(list["Placed"]):
 
 
 class Step:
-    """What can be part of a chain, a group or a chord, or be stored by itself."""
+    """A part of a chain, a group or a chord. It may also be stored alone."""
 
     def place(self, draft: Draft, previous: Placed | None = None) -> Placed:
         """Add its messages to a flow.
 
         Args:
-            previous: what comes before it in a chain.
+            previous: the messages of the step before it in a chain.
         """
         raise NotImplementedError
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls that it is made of."""
+        """Yield the calls that the step consists of."""
         raise NotImplementedError
 
     def enqueue(self, *, name: str = "", on_end: Any = None) -> Any:
@@ -65,7 +65,8 @@ class Step:
 
         Raises:
             InvalidFlow: it is empty, or its tasks are not stored on one database.
-            InvalidArguments: a call doesn't fit, or a result can't be what the next one takes.
+            InvalidArguments: a call does not fit its function, or a result has the wrong type for
+                the next call.
         """
         first = next(self.calls(), None)
         if first is None:
@@ -84,9 +85,8 @@ class Call(Step):
     """A task with arguments that is not stored yet. Made by `task.call()`.
 
     Attributes:
-        takes_result: after another one in a chain, it gets what that one returned as its first
-            argument.
-        failure_policy: what it does if one before it fails, as on_failure of `Flow.enqueue`.
+        takes_result: in a chain, the result of the previous step is its first argument.
+        failure_policy: its reaction to a failed parent, as on_failure of `Flow.enqueue`.
     """
 
     task: Declaration[Any, Any]
@@ -100,14 +100,14 @@ class Call(Step):
         return replace(self, task=self.task.using(**options))
 
     def without_result(self) -> Call:
-        """Return a copy that takes nothing of what is before it in a chain."""
+        """Return a copy that does not take the result of the previous step in a chain."""
         return replace(self, takes_result=False)
 
     def on_failure(self, policy: str) -> Call:
-        """Return a copy that does so if one before it fails: wait, cancel or run.
+        """Return a copy with this reaction to a failed parent: wait, cancel or run.
 
         Raises:
-            InvalidFlow: it is none of these.
+            InvalidFlow: the policy has another value.
         """
         if policy not in ON_FAILURE:
             raise InvalidFlow(f"on_failure({policy!r}): it must be one of {', '.join(ON_FAILURE)}.")
@@ -125,7 +125,7 @@ class Call(Step):
         )
 
     def calls(self) -> Iterator[Call]:
-        """Yield itself."""
+        """Yield the call itself."""
         yield self
 
 
@@ -139,13 +139,13 @@ class Group(Step):
         return len(self.steps)
 
     def place(self, draft: Draft, previous: Placed | None = None) -> list[Placed]:
-        """Add the messages of all to a flow."""
+        """Add the messages of all steps to a flow."""
         if not self.steps:
             return EmptyGroup(members(previous))
         return [step.place(draft, previous) for step in self.steps]
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls of all."""
+        """Yield the calls of all steps."""
         for step in self.steps:
             yield from step.calls()
 
@@ -157,7 +157,7 @@ class Chain(Step):
     steps: tuple[Step, ...]
 
     def place(self, draft: Draft, previous: Placed | None = None) -> Placed:
-        """Add the messages of all to a flow."""
+        """Add the messages of all steps to a flow."""
         placed = previous
         for step in self.steps:
             placed = step.place(draft, placed)
@@ -166,20 +166,20 @@ class Chain(Step):
         return placed
 
     def calls(self) -> Iterator[Call]:
-        """Yield the calls of all."""
+        """Yield the calls of all steps."""
         for step in self.steps:
             yield from step.calls()
 
 
 def chain(*steps: Any) -> Chain:
-    """Put steps one after another: each gets what the one before it returned.
+    """Put steps one after another: each takes the result of the previous step.
 
     Args:
-        steps: tasks, calls (`task.call(…)`), groups, chords and chains. After a group, the next one
-            gets the list of what all of it returned.
+        steps: tasks, calls (`task.call(…)`), groups, chords and chains. The step after a group
+            takes the list of the group's results.
 
     Raises:
-        InvalidFlow: one is none of these.
+        InvalidFlow: a step has another type.
     """
     return Chain(tuple(map(as_step, steps)))
 
@@ -188,10 +188,10 @@ def group(*steps: Any) -> Group:
     """Put steps side by side.
 
     Args:
-        steps: as for `chain`, or one iterable of them.
+        steps: as for `chain`, or one iterable of steps.
 
     Raises:
-        InvalidFlow: one is none of these.
+        InvalidFlow: a step has another type.
     """
     if len(steps) == 1 and isinstance(steps[0], Iterable) and not isinstance(steps[0], Step):
         steps = tuple(steps[0])
@@ -199,14 +199,14 @@ def group(*steps: Any) -> Group:
 
 
 def chord(header: Any, callback: Any) -> Chain:
-    """Have `callback` run after all of a group, and get the list of what they returned.
+    """Have `callback` run after all messages of a group, with the list of their results.
 
     Args:
         header: a group, or an iterable of steps.
         callback: a task or a call.
 
     Raises:
-        InvalidFlow: one of them is none of these, or the group is empty.
+        InvalidFlow: a step has another type, or the group is empty.
     """
     side_by_side = header if isinstance(header, Group) else group(header)
     if not side_by_side.steps:
@@ -220,16 +220,16 @@ def mapped(task: Declaration[Any, Any], values: Iterable[Any]) -> Group:
 
 
 def as_step(step: Any) -> Step:
-    """Return a task as a call without arguments; anything else as it is.
+    """Return a step unchanged, or a task as a call without arguments.
 
     Raises:
-        InvalidFlow: it is neither a task nor a step.
+        InvalidFlow: the value is neither a task nor a step.
     """
     return step if isinstance(step, Step) else Call(own_task(step))
 
 
 def members(placed: Placed | None) -> Sequence[Member[Any]]:
-    """Return the messages that what comes next waits for."""
+    """Return the messages that the next step waits for."""
     if placed is None:
         return ()
     if isinstance(placed, Member):
@@ -240,5 +240,5 @@ def members(placed: Placed | None) -> Sequence[Member[Any]]:
 
 
 def results(placed: Placed | None) -> Any:
-    """Return what stands for the results among the arguments of what comes next."""
+    """Return the messages that stand for their results in the next step's arguments."""
     return placed if not isinstance(placed, list) else [results(each) for each in placed]

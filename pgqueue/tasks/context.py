@@ -23,7 +23,7 @@ from pgqueue.values.number_checks import LONGEST, as_timedelta
 
 
 class RunState(Protocol):
-    """What the worker knows about a run that is under way."""
+    """The worker's view of a run that is under way."""
 
     @property
     def cancelled(self) -> bool:
@@ -31,35 +31,36 @@ class RunState(Protocol):
 
     @property
     def overdue(self) -> bool:
-        """Whether the run exceeded its timeout, and was told so."""
+        """Whether the run exceeded its timeout, and `TaskTimeout` was raised in it."""
 
 
 @dataclass(eq=False)
 class TaskContext:
-    """What a task with `takes_context` is told of its run, and what it may ask for."""
+    """The first argument of a task with `takes_context`: its run's data and its verbs."""
 
     task: Declaration[Any, Any]
     claim: Claim
-    """The message as it was claimed, but for what this run has noted since."""
+    """The message as it was claimed, with the progress that this run has noted since."""
     run: RunState
     database: str
     """The alias of the database that the message is in."""
     raised_in: Context | None = field(default=None, init=False, repr=False)
-    """The context variables where an error left the function: what is logged of it is, there."""
+    """The context variables where an error left the function. The error is logged in them."""
 
     waited_for: Sequence[tuple[int, str]] = field(default=(), init=False, repr=False)
-    """Messages that this one waited for, and their metadata as JSON; only where runs are traced."""
+    """The ids and metadata (JSON) of messages that this one waited for; empty without tracing."""
 
     growth: Growth | None = field(default=None, init=False)
-    """What this run adds to its flow."""
+    """The messages that this run adds to its flow."""
 
     @property
     def flow(self) -> Growth:
-        """The flow that the message is part of: what is enqueued on it is stored with the success
-        of this run, or not at all.
+        """The flow that the message is part of.
+
+        A message that is enqueued on it is stored with the success of this run, or not at all.
 
         Raises:
-            InvalidFlow: it is part of none.
+            InvalidFlow: the message is part of no flow.
         """
         if self.claim.flow_id is None:
             raise InvalidFlow(
@@ -73,7 +74,7 @@ class TaskContext:
 
     @property
     def argument(self) -> Any:
-        """What the function gets as its first argument."""
+        """The first argument of the function."""
         return self
 
     @property
@@ -83,12 +84,12 @@ class TaskContext:
 
     @property
     def attempt(self) -> int:
-        """The number of this run, from 1: how often a worker took the message."""
+        """The number of this run, from 1: it counts the claims of the message."""
         return self.claim.attempt
 
     @property
     def cancelled(self) -> bool:
-        """Whether cancelling this message was requested. Heartbeats bring it."""
+        """Whether cancelling this message was requested, as of the worker's last heartbeat."""
         return self.run.cancelled
 
     @property
@@ -98,35 +99,35 @@ class TaskContext:
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """What the producer wrote on the message."""
+        """The metadata that the producer gave the message."""
         metadata: dict[str, Any] = json.loads(self.claim.metadata)
         return metadata
 
     @property
     def progress(self) -> Any:
-        """What was noted last, by this run or one before; None if nothing was."""
+        """The last progress that this run or an earlier one noted; None: there is none."""
         noted = self.claim.progress
         return None if noted is None else self.task.codec.decode_progress(noted)
 
     def checkpoint(
         self, data: Any, *, extend: float | timedelta | None = None, extra_attempts: int = 0
     ) -> None:
-        """Note how far this run has come: the next one, after an error or a loss, goes on there.
+        """Store this run's progress: the next run, after an error or a loss, continues there.
 
-        It is written on Django's connection of this thread. So in a transaction it is part of
-        that, and vanishes with it; call it last there, since no heartbeat can renew the lease
-        while the transaction has the message locked.
+        The progress is written on Django's connection of this thread. In an open transaction it is
+        part of that transaction, and is rolled back with it. Call it last there: while the
+        transaction has the message locked, no heartbeat can renew the lease.
 
         Args:
-            data: anything that could be an argument without a type hint, up to 64 KiB.
-            extend: as `extend()` does, at the same time.
-            extra_attempts: how many errors more than before this message may have. Without it,
-                a checkpoint changes nothing about when the message is dead.
+            data: any value that an argument without a type hint accepts, up to 64 KiB.
+            extend: extends the lease at the same time, as `extend()` does.
+            extra_attempts: the number of further errors that this message may have. Without it,
+                a checkpoint does not change when the message becomes dead.
 
         Raises:
-            InvalidProgress: `data` can't be stored.
-            LeaseLost: the message is not this run's any more. Give up: nothing is recorded.
-            TaskTimeout: the run is over its time, and was told so before.
+            InvalidProgress: `data` is not storable.
+            LeaseLost: this run has lost the message. End the run: nothing more is recorded.
+            TaskTimeout: the run exceeded its timeout, and has raised this error before.
         """
         if not isinstance(extra_attempts, int) or extra_attempts < 0:
             raise ValueError(
@@ -144,45 +145,46 @@ class TaskContext:
         if max_attempts is None:
             raise self._lost()
         self.claim = self.claim._replace(progress=progress.encode())
-        # An error is judged by what is in the database then, not by what was rolled back.
+        # A later error must not count on attempts that were rolled back.
         transaction.on_commit(lambda: self._allow(max_attempts), using=self.database)
 
     async def acheckpoint(
         self, data: Any, *, extend: float | timedelta | None = None, extra_attempts: int = 0
     ) -> None:
-        """Note how far this run has come, from async code."""
+        """Store this run's progress, from async code."""
         await sync_to_async(self.checkpoint)(data, extend=extend, extra_attempts=extra_attempts)
 
     def extend(self, duration: float | timedelta) -> None:
-        """Keep this message from other workers for so long from now, whatever happens here.
+        """Extend the lease of this message to this duration from now.
 
-        Heartbeats do that by themselves: this is for what keeps the whole process from beating,
-        a long call to C for example. If the worker dies, others wait for so long, too.
+        Heartbeats renew the lease by themselves. Call this before code that stops the whole
+        process from beating, for example a long call into C. If the worker dies, other workers
+        wait until the extended lease ends, too.
 
         Args:
-            duration: seconds or a timedelta; a lease is never made shorter.
+            duration: seconds or a timedelta; a lease is never shortened.
 
         Raises:
-            LeaseLost: the message is not this run's any more. Give up: nothing is recorded.
-            TaskTimeout: the run is over its time, and was told so before.
+            LeaseLost: this run has lost the message. End the run: nothing more is recorded.
+            TaskTimeout: the run exceeded its timeout, and has raised this error before.
         """
         self._check_time()
         if not lease.prolong(connections[self.database], self.claim, _duration(duration)):
             raise self._lost()
 
     async def aextend(self, duration: float | timedelta) -> None:
-        """Keep this message from other workers, from async code."""
+        """Extend the lease of this message, from async code."""
         await sync_to_async(self.extend)(duration)
 
     def defer(self, delay: float | timedelta, progress: Any = None) -> NoReturn:
-        """End this run, and have the message run again later: no failure, however often.
+        """End this run, and have the message run again later. This never counts as a failure.
 
         Args:
             delay: seconds or a timedelta.
-            progress: what the next run finds in `progress`; None: what was noted before.
+            progress: the progress that the next run reads; None: the progress noted before.
 
         Raises:
-            Defer: always; the worker takes it from there.
+            Defer: always. The worker catches it.
         """
         raise Defer(delay, progress)
 
@@ -196,7 +198,7 @@ class TaskContext:
         return TaskResult.of(self.task, self.found(failures))
 
     def found(self, failures: int) -> Found:
-        """Return the same as a row."""
+        """Return the message as a row, with this number of failures."""
         claim = self.claim
         return Found(
             id=claim.id,
@@ -223,14 +225,14 @@ class TaskContext:
         )
 
     def _check_time(self) -> None:
-        # Or one that ignores its timeout would keep its lease for ever.
+        # Otherwise a run that ignores its timeout would keep its lease for ever.
         if self.run.overdue:
             raise TaskTimeout
 
     def _lost(self) -> LeaseLost:
         return LeaseLost(
             f"{self.task.name} #{self.id} is not this run's any more: its lease ran out, or it was "
-            "settled elsewhere. What this run still does is not recorded."
+            "settled elsewhere. Nothing more of this run is recorded."
         )
 
     def _allow(self, max_attempts: int) -> None:

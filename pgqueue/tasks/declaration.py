@@ -78,22 +78,22 @@ class Declaration(Generic[P, T]):
     def __post_init__(self) -> None:
         if self.dedupe_for is not None and self.on_conflict == "replace":
             raise InvalidTask(
-                f"{self.name}: dedupe_for remembers what was enqueued, on_conflict='replace' "
-                "replaces it. Choose one."
+                f"{self.name}: dedupe_for remembers a message after its end, on_conflict='replace' "
+                "replaces the message. Choose one."
             )
         hard, soft = self.hard_timeout, self.timeout
         if hard is not None and soft is not None and hard < soft:
             raise InvalidTask(
                 f"{self.name}: hard_timeout={hard.total_seconds():g} is shorter than "
-                f"timeout={soft.total_seconds():g}, after which the run is to end by itself."
+                f"timeout={soft.total_seconds():g}, after which the run should end by itself."
             )
         if self.connection is not None and self.enqueue_on_commit:
             raise InvalidTask(
                 f"{self.name}: enqueue_on_commit waits for a transaction of Django's, and not for "
-                "that of a connection."
+                "one of a given connection."
             )
 
-        # As functools.wraps does, which can't change a frozen instance.
+        # As functools.wraps, which cannot change a frozen instance.
         vars(self).update({name: getattr(self.func, name) for name in OF_THE_FUNCTION})
         vars(self)["__wrapped__"] = self.func
 
@@ -102,12 +102,12 @@ class Declaration(Generic[P, T]):
 
     @cached_property
     def name(self) -> str:
-        """The import path of the function: what a message knows its task by."""
+        """The import path of the function. A message stores it as the name of its task."""
         return f"{self.func.__module__}.{self.func.__qualname__}"
 
     @property
     def module_path(self) -> str:
-        """The same, by the name it has in django.tasks."""
+        """The name of the task, as django.tasks calls it."""
         return self.name
 
     @property
@@ -122,22 +122,22 @@ class Declaration(Generic[P, T]):
 
     @property
     def codec(self) -> Codec:
-        """How its arguments and its result become JSON."""
+        """The codec that turns its arguments and its result into JSON."""
         make = _encrypted_codec if self.encrypted else _codec
         return make(self.func, skip_first=self.takes_context)
 
     @property
     def plain_codec(self) -> Codec:
-        """The same, that encrypts nothing."""
+        """The codec of the task without encryption."""
         return _codec(self.func, skip_first=self.takes_context)
 
     def using(self, **options: Unpack[Options]) -> Self:
-        """Return a copy with other options: any that `@task` takes, but those of the function.
+        """Return a copy with other options.
 
-        These are takes_context, encrypted, schedule and redact.
+        takes_context, encrypted, schedule and redact belong to the function, and are refused here.
 
         Raises:
-            InvalidTask: an option is unknown, or has a value that can't be.
+            InvalidTask: an option is unknown, or its value is invalid.
         """
         for name in OF_THE_DECORATOR & options.keys():
             raise InvalidTask(f"{name} belongs to the function: give it to @task.")
@@ -146,8 +146,9 @@ class Declaration(Generic[P, T]):
     def hold(self, *, for_: float | timedelta) -> Self:
         """Return a copy whose messages are held: stored, but not run until they are committed.
 
-        `result.commit()` lets one go and `result.abandon()` ends it, in any later transaction or
-        process; one that was neither within `for_` (seconds or a timedelta) ends as expired.
+        `result.commit()` releases a message and `result.abandon()` cancels it, in any later
+        transaction or process. A message that is neither committed nor abandoned within `for_`
+        (seconds or a timedelta) ends as expired.
 
         Raises:
             InvalidTask: `for_` is not longer than 0 seconds.
@@ -161,39 +162,39 @@ class Declaration(Generic[P, T]):
 
     @cached_property
     def _as_sync(self) -> Callable[..., Any]:
-        # What the coroutine does through sync_to_async, the ORM above all, comes back to
-        # the thread that runs it, and so to its connections and its transaction.
+        # The coroutine's calls of sync_to_async (above all the ORM's) return to the thread that
+        # runs it. So they use this thread's connections and its transaction.
         return async_to_sync(self.func)
 
     @calls_user_code
     def run_here(self, *args: Any, **kwargs: Any) -> T:
-        """Run the function here and now, and a coroutine function to its end."""
+        """Run the function now in this thread; a coroutine function runs to its end."""
         function = self._as_sync if self.is_async else self.func
         result: T = function(*args, **kwargs)
         return result
 
     def is_expected(self, error: BaseException) -> bool:
-        """Tell whether an error is part of the task's work: it is logged as such, in one line."""
+        """Return whether an error is part of the task's work, and is logged in one line."""
         return False
 
     def encode_result(self, value: Any) -> str:
-        """Return as JSON what a run returned.
+        """Return a run's return value as JSON.
 
         Raises:
-            InvalidResult: it can't be stored.
+            InvalidResult: the value is not storable.
         """
         return self.codec.encode_result(value)
 
     @property
     def limits(self) -> tuple[TimeLimit, ...]:
-        """What bounds a run in time, in the order in which they end it."""
+        """The time limits of a run, in the order in which a run reaches them."""
         return () if self.timeout is None else (TimeLimit(self.timeout),)
 
     def hard_limit(self, grace: timedelta) -> timedelta | None:
-        """Return after which time of a run its process is replaced; None: after none.
+        """Return the duration of a run after which its process is replaced; None: never.
 
         Args:
-            grace: how much later than its last limit that is, unless the task says otherwise.
+            grace: the time after the last limit, where the task declares no hard_timeout.
         """
         if self.hard_timeout is not None:
             return self.hard_timeout
@@ -201,31 +202,31 @@ class Declaration(Generic[P, T]):
         return final[-1] + grace if final else None
 
     def scheduled_by(self, name: str) -> dict[str, Any]:
-        """Return the options that messages of the schedule of this name have beside its own."""
+        """Return further options for messages of the schedule of this name."""
         return {}
 
     def for_message(self, changed: bytes | None) -> Self:
         """Return this task with the options that `using()` gave one message.
 
         Raises:
-            UnreadablePayload: they are no options.
+            UnreadablePayload: the stored options are invalid.
         """
         if not changed:
             return self
         return replace(self, **task_options.received(self.name, changed, self.run_options))
 
     def check_is_of(self, name: str, result_id: str | int) -> None:
-        """Say no to a message of another task.
+        """Check that a message belongs to this task.
 
         Raises:
-            TaskResultMismatch: it is.
+            TaskResultMismatch: the message belongs to another task.
         """
         if name != self.name:
             raise TaskResultMismatch(f"Message {result_id} is of {name}, not of {self.name}.")
 
     @property
     def cursors(self) -> Cursors:
-        """The connection that its messages are stored on."""
+        """The connection on which its messages are stored."""
         return connections[self.alias] if self.connection is None else Tuples(self.connection)
 
     def key_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -243,7 +244,7 @@ class Declaration(Generic[P, T]):
             raise InvalidTask(f"The key {shown(key)} of {self.name}: {error}") from error
 
     def dedupe_key_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """Return the dedupe key of a message with these arguments; None: it has none.
+        """Return the dedupe key of a message with these arguments; None: there is none.
 
         Raises:
             InvalidTask: the task's function of a dedupe key returned an invalid one.
@@ -263,7 +264,7 @@ class Declaration(Generic[P, T]):
 
     @property
     def declared(self) -> Declaration[Any, Any]:
-        """The task as its decorator made it: the worker finds that one."""
+        """The task as its decorator made it. The worker finds the task in this form."""
         return tasks.get(self.name) or self
 
     @cached_property
@@ -287,11 +288,7 @@ class Declaration(Generic[P, T]):
 
     @property
     def shared(self) -> tuple[Hashable, ...]:
-        """The values that messages must share to be stored together: all but their keys.
-
-        Each option that storing uses belongs here. Of one that is missing, all messages of a batch
-        would get the value of the first.
-        """
+        """The values that messages must share to be stored together: all except their keys."""
         return (
             self.func,
             self.name,
@@ -313,7 +310,7 @@ class Declaration(Generic[P, T]):
 
 @cache
 def _codec(function: Callable[..., Any], *, skip_first: bool) -> Codec:
-    # One for all copies that using() makes: it looks at signature and hints.
+    # All copies that using() makes share one codec: it inspects signature and hints.
     return Codec(function, skip_first=skip_first, cipher=encryption)
 
 

@@ -40,7 +40,7 @@ class Task(Declaration[P, T]):
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # As a function is pickled: by its import path, and the options that using() changed.
+        # Pickled by import path, as a function is, with the options that using() changed.
         declared = self.declared.options
         own = self.options
         return _find, (self.name, {name: own[name] for name in own if own[name] != declared[name]})
@@ -52,13 +52,13 @@ class Task(Declaration[P, T]):
     def __call__(self, context: TaskContext, /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Call the function, as if it were no task: no message is stored, no option has an effect.
+        """Call the function itself: no message is stored, no option has an effect.
 
-        The function of a task with `takes_context` gets what it is given: pass a context, or an
-        object with the attributes that the function uses, as the first argument.
+        If the task has `takes_context`, pass a context as the first argument, or an object with
+        the attributes that the function uses.
 
         Returns:
-            What the function returns; a coroutine, to be awaited, if it is a coroutine function.
+            The function's return value; a coroutine, if it is a coroutine function.
 
         Raises:
             InvalidArguments: the context is missing.
@@ -70,17 +70,17 @@ class Task(Declaration[P, T]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskResult[T]:
         """Store a message that runs this task with these arguments.
 
-        It is part of the transaction that is open on the queue's database: it is seen by
-        workers when that commits, and vanishes with it.
+        The message is part of the transaction that is open on the queue's database. Workers see it
+        after the commit, and a rollback removes it.
 
         Returns:
-            The message, by which its state and return value can be asked for.
+            The message's result: it gives the message's state and return value.
 
         Raises:
-            InvalidArguments: the arguments don't fit the function, or can't be stored.
+            InvalidArguments: the arguments do not fit the function, or are not storable.
             ChannelFull: a policy's max_size is reached.
             DuplicateMessage: its dedupe_key is taken, and on_conflict is "raise".
-            NotMigrated: the database lacks our tables, or has old ones.
+            NotMigrated: the database lacks pgqueue's tables, or has old ones.
         """
         self._flag_other_transactions()
         return storing.store([TaskResult(self, args, kwargs)])[0]
@@ -96,10 +96,10 @@ class Task(Declaration[P, T]):
 
         Args:
             calls: each a tuple or list of positional arguments, or a dict of named ones. Ordered
-                ones run in this order, and may have 500 different keys.
+                messages run in this order, and may have 500 different keys.
 
         Raises:
-            InvalidArguments: one call doesn't fit the function, or can't be stored.
+            InvalidArguments: a call does not fit the function, or is not storable.
             ChannelFull, DuplicateMessage: as `enqueue` does.
         """
         self._flag_other_transactions()
@@ -116,8 +116,8 @@ class Task(Declaration[P, T]):
         """Look up a message of this task.
 
         Raises:
-            TaskResultDoesNotExist: there is none: it was rolled back, or is no longer kept.
-            TaskResultMismatch: it is another task's.
+            TaskResultDoesNotExist: the message was rolled back, or is no longer kept.
+            TaskResultMismatch: the message belongs to another task.
         """
         return fetch(self, result_id)
 
@@ -128,15 +128,15 @@ class Task(Declaration[P, T]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
         """Return a call with these arguments, for `chain`, `group`, `chord` or `Call.enqueue()`.
 
-        Nothing is stored. In a chain, what comes before gives the first argument.
+        Nothing is stored. In a chain, the result of the previous step is the first argument.
         """
         return Call(self, args, kwargs)
 
     def map(self, values: Iterable[Any]) -> Group:
-        """Return a group of calls, one with each of these values as its argument.
+        """Return a group with one call per value, which is the call's argument.
 
-        `task.map(values).enqueue()` stores them, `chord(task.map(values), merge)` has another one
-        wait for them.
+        `task.map(values).enqueue()` stores the calls. `chord(task.map(values), merge)` runs
+        `merge` after all of them.
         """
         return mapped(self, values)
 
@@ -150,7 +150,7 @@ class Task(Declaration[P, T]):
             ) from error
 
     def context(self, claim: Claim, run: RunState, database: str) -> TaskContext:
-        """Return what a run of this task on what was claimed is told."""
+        """Return the context of a run of this task for a claimed message."""
         return TaskContext(self, claim, run, database)
 
     def send_started(self, context: TaskContext) -> None:
@@ -165,7 +165,7 @@ class Task(Declaration[P, T]):
         self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
     ) -> Iterator[list[TaskResult[T]]]:
         rest = iter(calls)
-        # These go out together: others are waited for in the order of all the keys.
+        # These go out together, so that locks are taken in the order of all keys.
         count = None if self.ordered or self.dedupe_key is not None else BATCH
         while batch := [self._to_be_stored(call) for call in islice(rest, count)]:
             yield batch
@@ -180,7 +180,7 @@ class Task(Declaration[P, T]):
         )
 
     def _flag_other_transactions(self) -> None:
-        """Warn where a transaction is open, but not the one that the message is part of."""
+        """Warn where a transaction is open, but none on the message's database."""
         if self.enqueue_on_commit or self.connection is not None:
             return
         if connections[self.alias].in_atomic_block:
@@ -224,57 +224,56 @@ def task(
 
 
 def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function at the top of a module a task, which is called as the function is.
+    """Make a function at the top of a module a task. The task is called as the function is.
 
     Args:
         channel: the named stream its messages are in; workers serve channels.
             (`queue_name`, as django.tasks calls it, is the same.)
-        key: the sub-queue inside its channel, a tenant for example, or a function of the
-            call's arguments that returns it. Keys take turns, however much each has waiting.
+        key: the sub-queue inside its channel, a tenant for example; or a function of the call's
+            arguments that returns it. Keys take turns, however many messages wait in each.
         priority: -100 to 100; higher first within a key.
-        run_after: an aware datetime, or seconds or a timedelta from when it is enqueued.
-        expires_at: an aware datetime; a message that was not started by then ends as expired.
-        ttl: the same as seconds or a timedelta from when it is enqueued; the earlier one holds.
+        run_after: an aware datetime, or seconds or a timedelta from when the message is enqueued.
+        expires_at: an aware datetime; a message that has not started by then ends as expired.
+        ttl: the same as seconds or a timedelta from the enqueue; the earlier limit applies.
         ordered: run the messages of a key one at a time, in the order their transactions commit,
-            whatever their priority. Enqueueing one waits for others of its key that are not
-            committed yet.
-        dedupe_key: enqueue no second message with this text in the channel while the first one
-            waits or runs; or a function of the call's arguments that returns it, or None.
-        dedupe_for: seconds or a timedelta that a dedupe_key is remembered from when it is
-            enqueued, if its message ends sooner.
-        on_conflict: what enqueueing a second one does: "return" the first, "replace" the first's
-            arguments and times if it was not started (so a burst runs once, after its last:
-            debouncing), or "raise" DuplicateMessage.
+            regardless of priority. An enqueue waits for uncommitted messages of the same key.
+        dedupe_key: a text, or a function of the call's arguments that returns a text or None.
+            While a message with this text waits or runs, the channel accepts no second one.
+        dedupe_for: seconds or a timedelta from the enqueue. The dedupe_key is remembered for this
+            time even if its message ends sooner.
+        on_conflict: the reaction to a second message with the same dedupe_key. "return": the first
+            message is returned. "replace": the arguments and times of the first are replaced, if it
+            has not started (debouncing: a burst runs once). "raise": raises DuplicateMessage.
         hold_for: as `hold()`.
-        max_attempts: errors after which a message is dead.
-        backoff: how long a failed message waits: `Exponential(…)`, a list of seconds or
-            timedeltas, or a function of (exception, result) that returns one, or None to give up.
-            One that is given by `using()` must be declared with `@backoff`.
+        max_attempts: the number of errors after which a message is dead.
+        backoff: the wait before a retry: `Exponential(…)`, a list of seconds or timedeltas, or a
+            function of (exception, result) that returns a delay, or None to give up. A function
+            given by `using()` must be declared with `@backoff`.
         timeout: seconds or a timedelta after which `TaskTimeout` is raised in a run.
-        hard_timeout: seconds or a timedelta after which the process of a run that has not ended is
-            replaced, and the run has failed: for code that no exception reaches, such as a call
+        hard_timeout: seconds or a timedelta after which the process of an unfinished run is
+            replaced, and the run has failed. For code that no exception reaches, such as a call
             into C. None: the worker's grace period after `timeout`; without `timeout` never.
-        atomic: run and settle in one transaction on the queue's database: what the task does
-            there happens exactly once. "read committed", "repeatable read" or "serializable"
-            instead of True is how isolated it is. After a serialization failure or a deadlock it
-            runs again at once, uncharged, ten times at most.
+        atomic: run and settle in one transaction on the queue's database, so that the task's
+            changes there happen exactly once. True, or the isolation level: "read committed",
+            "repeatable read" or "serializable". After a serialization failure or a deadlock the
+            task runs again at once, uncharged, at most ten times.
         metadata: a dict that travels with the message.
-        enqueue_on_commit: store the message only when the transaction on the queue's database,
-            or on that of the alias given, commits.
+        enqueue_on_commit: store the message only when the transaction on the queue's database
+            commits; an alias: when the transaction on that database commits.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
-        connection: a psycopg connection to enqueue on, in place of Django's: messages are part of
+        connection: a psycopg connection to enqueue on, in place of Django's. Messages are part of
             the transaction that is open there. For `using()`.
         takes_context: pass a `TaskContext` as the first argument.
         encrypted: store arguments, result and progress encrypted by `PGQUEUE["ENCRYPTION_KEYS"]`,
-            and of errors no text. Needs pgqueue[encryption].
-        schedule: when it is enqueued by itself: a cron line, an interval as seconds or a timedelta,
-            a `Schedule(…)`, or a list of them.
-        redact: a list of arguments that nobody is shown, or of paths into them: `"card"`,
-            `"user.email"`, also in each item of a list; `"return"` is what the function returns.
+            and errors without their texts. Needs pgqueue[encryption].
+        schedule: the times at which pgqueue enqueues the task: a cron line, an interval as seconds
+            or a timedelta, a `Schedule(…)`, or a list of schedules.
+        redact: a list of arguments to hide from people, or of paths into them: `"card"`,
+            `"user.email"`, also in each item of a list; `"return"` is the return value.
 
     Raises:
-        InvalidTask: an option is unknown or can't be, or the function can't be imported by name; or
-            a call of the function would not run its code, since it is a generator function, or a
+        InvalidTask: an option is unknown or invalid, or the function is not importable by name.
+            Also where a call would not run the function's code: a generator function, or a
             coroutine function under a wrapper that is not async.
     """
     if function is None:
@@ -296,7 +295,7 @@ def _declare(function: Callable[..., Any], options: Mapping[str, Any]) -> Task[A
 
 
 def _find(name: str, changed: Mapping[str, Any]) -> Task[Any, Any]:
-    """Return the task of this name with changed options: what a pickled one was."""
+    """Return the task of this name with changed options, for unpickling."""
     declared = find_task(name)
     if declared is None:
         raise UnknownTask(f"No task is named {name} here. Is its app in INSTALLED_APPS?")

@@ -42,25 +42,25 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Delivery:
-    """A message that was received, and is this consumer's until its lease is over.
+    """A received message, leased by this consumer.
 
-    Whatever a delivery does to its message joins the transaction that is open on the queue's
-    database, and raises `LeaseLost` if the lease ran out: the message may be another's by now.
-    One that is neither settled nor released is received again after its lease, and that counts
-    as a consumer lost.
+    Each method that changes the message joins the transaction that is open on the queue's
+    database. It raises `LeaseLost` if the lease has ended: another consumer may have the message.
+    A message that is neither settled nor released is received again after its lease has ended.
+    That counts as a lost consumer.
     """
 
     claim: Claim
     database: str
     """The alias of the database that the message is in."""
     lease: timedelta
-    """For how long it was leased; nothing renews that by itself."""
+    """The duration of the lease. Nothing renews it by itself."""
     taken_at: float
-    """When it was leased, by the monotonic clock."""
+    """The time of the lease's start, by the monotonic clock."""
     started: float
-    """Seconds from then until it was handed out."""
+    """Seconds from `taken_at` until the consumer got the delivery."""
     _count: Callable[[TimedRun, Ending], None] = field(default=lambda run, ending: None, repr=False)
-    """Counts what becomes of it."""
+    """Counts the delivery's ending."""
 
     def __repr__(self) -> str:
         return f"<Delivery {self.id} of {self.channel}>"
@@ -87,7 +87,7 @@ class Delivery:
 
     @cached_property
     def payload(self) -> Any:
-        """What was sent; of a task's message, a dict of its args and kwargs as JSON."""
+        """The payload that was sent; for a task's message, a dict of its args and kwargs."""
         return raw.decode(f"the payload of message {self.id}", self.claim.payload)
 
     @property
@@ -100,48 +100,48 @@ class Delivery:
         """The positional arguments that its task is called with.
 
         Raises:
-            UnreadablePayload: it has no task that is known here, or they aren't that task's.
+            UnreadablePayload: its task is unknown here, or the arguments do not fit that task.
         """
         return self._call[0]
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The named ones."""
+        """The named arguments that its task is called with."""
         return self._call[1]
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """What the producer wrote on it."""
+        """The metadata that the producer gave the message."""
         metadata: dict[str, Any] = json.loads(self.claim.metadata)
         return metadata
 
     @cached_property
     def progress(self) -> Any:
-        """What the last `checkpoint()` or `defer()` noted; None at first."""
+        """The progress that the last `checkpoint()` or `defer()` noted; None at first."""
         if self.claim.progress and self._encrypts:
             return self._encrypts.decode_progress(self.claim.progress)
         return raw.decode(f"the progress of message {self.id}", self.claim.progress)
 
     @property
     def attempt(self) -> int:
-        """How often it was received or run, this time included."""
+        """The number of times that it was received or run, including this one."""
         return self.claim.attempt
 
     @property
     def failures(self) -> int:
-        """How often it has failed."""
+        """The number of its failures."""
         return self.claim.failures
 
     @property
     def lost(self) -> int:
-        """How often its lease ran out."""
+        """The number of its lost leases."""
         return self.claim.lost
 
     def complete(self) -> None:
-        """Say that it is done: it moves into history.
+        """Mark the message as succeeded: it moves into history.
 
         Raises:
-            LeaseLost: it may be another consumer's by now.
+            LeaseLost: the lease has ended; another consumer may have the message.
         """
         took = monotonic() - self.taken_at
         done = Done(self.claim, None, self.started, took)
@@ -153,14 +153,16 @@ class Delivery:
         *,
         error: BaseException | str = "",
     ) -> None:
-        """Charge a failure, and have it received again; after `max_attempts` of them it is dead.
+        """Charge a failure, and have the message received again.
+
+        After `max_attempts` failures the message is dead.
 
         Args:
             delay: seconds or a timedelta; None: as `PGQUEUE["BACKOFF"]` says, which may give up.
-            error: an exception, or a text, to be kept with the message.
+            error: an exception or a text that is stored with the message.
 
         Raises:
-            LeaseLost: it may be another consumer's by now.
+            LeaseLost: the lease has ended; another consumer may have the message.
         """
         cause = error if isinstance(error, BaseException) else RetryRequested(error)
         failed = replace(self, claim=self.claim._replace(failures=self.failures + 1))
@@ -184,16 +186,16 @@ class Delivery:
         payload: Any = None,
         body: bytes | None = None,
     ) -> None:
-        """Have it received again after a while, without charging it.
+        """Have the message received again after a delay, without charging it.
 
         Args:
             delay: seconds or a timedelta.
-            progress: anything a payload can be, for the next receiver.
-            payload, body: new ones, of a raw message.
+            progress: a value for the next receiver, of any type that a payload may have.
+            payload, body: new values; only for a raw message.
 
         Raises:
-            LeaseLost: it may be another consumer's by now.
-            InvalidMessage: one of them can't be stored, or it is not a raw message.
+            LeaseLost: the lease has ended; another consumer may have the message.
+            InvalidMessage: a value is not storable, or the message is not raw.
         """
         deferral = Deferral(self.claim, as_timedelta(delay))
         with transaction.atomic(using=self.database):
@@ -201,20 +203,21 @@ class Delivery:
             self._settle(settle.defer, deferral, Deferred(deferral.delay, None))
 
     def release(self) -> None:
-        """Hand it back at once, without charging it.
+        """Hand the message back at once, without charging it.
 
         Raises:
-            LeaseLost: it may be another consumer's by now.
+            LeaseLost: the lease has ended; another consumer may have the message.
         """
         self._settle(settle.defer, Deferral(self.claim, timedelta()), HandedBack())
 
     def extend(self, lease: float | timedelta | None = None) -> None:
-        """Keep it for so long from now: seconds or a timedelta; None: for its lease again.
+        """Lease the message for this time from now, in seconds or as a timedelta.
 
-        In an open transaction this holds only once that commits.
+        None: for the duration of its first lease. In an open transaction the new lease takes
+        effect at the commit.
 
         Raises:
-            LeaseLost: it may be another consumer's by now.
+            LeaseLost: the lease has ended; another consumer may have the message.
         """
         span = self.lease if lease is None else as_timedelta(lease)
         with borrow(self.database) as connection:
@@ -224,15 +227,15 @@ class Delivery:
     def checkpoint(
         self, progress: Any = None, *, payload: Any = None, body: bytes | None = None
     ) -> None:
-        """Note how far it has come, for the next receiver if this one fails.
+        """Store the progress for the next receiver, in case this one fails.
 
         Args:
-            progress: anything a payload can be; None: as it was.
-            payload, body: new ones, of a raw message.
+            progress: a value of any type that a payload may have; None: unchanged.
+            payload, body: new values; only for a raw message.
 
         Raises:
-            LeaseLost: it may be another consumer's by now.
-            InvalidMessage: one of them can't be stored, or it is not a raw message.
+            LeaseLost: the lease has ended; another consumer may have the message.
+            InvalidMessage: a value is not storable, or the message is not raw.
         """
         if self.task and not (payload is None and body is None):
             raise InvalidMessage(
@@ -248,7 +251,7 @@ class Delivery:
                 raise self._lost()
 
     async def acomplete(self) -> None:
-        """Do what `complete` does, from async code."""
+        """Do the same as `complete`, from async code."""
         await sync_to_async(self.complete)()
 
     async def aretry(
@@ -257,7 +260,7 @@ class Delivery:
         *,
         error: BaseException | str = "",
     ) -> None:
-        """Do what `retry` does, from async code."""
+        """Do the same as `retry`, from async code."""
         await sync_to_async(self.retry)(delay, error=error)
 
     async def adefer(
@@ -268,21 +271,21 @@ class Delivery:
         payload: Any = None,
         body: bytes | None = None,
     ) -> None:
-        """Do what `defer` does, from async code."""
+        """Do the same as `defer`, from async code."""
         await sync_to_async(self.defer)(delay, progress=progress, payload=payload, body=body)
 
     async def arelease(self) -> None:
-        """Do what `release` does, from async code."""
+        """Do the same as `release`, from async code."""
         await sync_to_async(self.release)()
 
     async def aextend(self, lease: float | timedelta | None = None) -> None:
-        """Do what `extend` does, from async code."""
+        """Do the same as `extend`, from async code."""
         await sync_to_async(self.extend)(lease)
 
     async def acheckpoint(
         self, progress: Any = None, *, payload: Any = None, body: bytes | None = None
     ) -> None:
-        """Do what `checkpoint` does, from async code."""
+        """Do the same as `checkpoint`, from async code."""
         await sync_to_async(self.checkpoint)(progress, payload=payload, body=body)
 
     def _progress(self, progress: Any) -> str | None:
@@ -292,7 +295,7 @@ class Delivery:
 
     @cached_property
     def _encrypts(self) -> Codec | None:
-        """The codec of its task, if that asks for encryption."""
+        """The codec of its task, if the task is encrypted."""
         declared = registry.find(self.task) if self.task else None
         return declared.codec if declared is not None and declared.encrypted else None
 
@@ -306,9 +309,9 @@ class Delivery:
         return declared.codec.decode(self.claim.payload or b"", self._take if is_of_flow else None)
 
     def _take(self, ids: Collection[int]) -> Mapping[int, Returned]:
-        """Return what other messages of its flow returned, for the arguments."""
+        """Return the results of other messages of its flow, for the arguments."""
         taken = flow_results.results(self.database, ids, since=self.claim.created_at)
-        # Errors must not quote what is redacted of these.
+        # Errors must not quote redacted values of the results.
         object.__setattr__(self, "claim", self.claim._replace(taken=tuple(taken.items())))
         return taken
 
@@ -318,7 +321,7 @@ class Delivery:
         with borrow(self.database) as connection:
             settled = verb(connection, [end])
         if not settled:
-            # It was lost; or another transaction has it locked, for example an operator's.
+            # The lease has ended; or another transaction, for example an operator's, has the lock.
             with self._locked() as connection:
                 verb(connection, [end])
         started = self.taken_at + self.started
@@ -332,7 +335,7 @@ class Delivery:
 
     @contextmanager
     def _locked(self) -> Iterator[Connection]:
-        """Have its row locked in the block, after waiting for other transactions."""
+        """Lock the message's row in the block, after waiting for other transactions."""
         with transaction.atomic(using=self.database), borrow(self.database) as connection:
             if not leases.lock(connection, self.claim):
                 raise self._lost()

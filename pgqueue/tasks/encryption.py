@@ -1,10 +1,10 @@
-"""Encrypt what is stored of messages, with keys from the settings.
+"""Encrypt the arguments, results and progress of messages, with keys from the settings.
 
 The recipe is Fernet's, of the library cryptography: AES-128 in CBC mode, authenticated by
 HMAC-SHA256. `PGQUEUE["ENCRYPTION_KEYS"]` are its keys: the first one encrypts, all of them decrypt.
 
-A token holds the name of its task and what of it it is (its arguments, a result or its progress)
-in front of the text. What was moved elsewhere in the database is therefore noticed.
+In front of its text, a token holds the name of its task and its part: arguments, result or
+progress. So reading detects a token that was moved to another place in the database.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def seal(task: str, what: str, text: str) -> str:
     """Return a text encrypted by the first key.
 
     Args:
-        task: the name of the one whose message it is stored with.
-        what: of the message: "arguments", "result" or "progress".
+        task: the name of the message's task.
+        what: the part of the message: "arguments", "result" or "progress".
 
     Raises:
         MissingEncryptionKey: the settings have none.
@@ -38,10 +38,10 @@ def seal(task: str, what: str, text: str) -> str:
 
 
 def unseal(task: str, what: str, token: str) -> str:
-    """Return the text that `seal` was given.
+    """Return the text that `seal` encrypted.
 
     Raises:
-        DecryptionFailed: no key decrypts it, or it was sealed as something else.
+        DecryptionFailed: no key decrypts the token, or it belongs to another task or part.
         MissingEncryptionKey: the settings have none.
         ImportError: cryptography is not installed.
     """
@@ -50,17 +50,17 @@ def unseal(task: str, what: str, token: str) -> str:
     header = _header(task, what)
     if not plain.startswith(header):
         raise DecryptionFailed(
-            f"What is stored as the {what} of {task} was encrypted for another task, or as another "
-            "part of a message: it was moved in the database."
+            f"The stored {what} of {task} was encrypted for another task, or as another part of a "
+            "message: it was moved in the database."
         )
     return plain.removeprefix(header).decode()
 
 
 def renewed(task: str, what: str, token: str) -> str | None:
-    """Return a token encrypted by the first key; None: it is.
+    """Return the token re-encrypted by the first key; None: that key encrypted it already.
 
     Raises:
-        DecryptionFailed: no key decrypts it.
+        DecryptionFailed: no key decrypts the token.
         MissingEncryptionKey: the settings have none.
         ImportError: cryptography is not installed.
     """
@@ -74,7 +74,7 @@ def renewed(task: str, what: str, token: str) -> str | None:
 
 
 def require() -> None:
-    """Check that there is something to encrypt with.
+    """Check that a key and the library are available.
 
     Raises:
         MissingEncryptionKey: the settings have no key.
@@ -84,7 +84,7 @@ def require() -> None:
 
 
 def is_installed() -> bool:
-    """Return whether the library is there."""
+    """Return whether the library cryptography is installed."""
     return find_spec("cryptography") is not None
 
 
@@ -97,16 +97,16 @@ def _decrypted(keys: Any, task: str, what: str, token: str) -> bytes:
 
     try:
         plain: bytes = keys.decrypt(token)
-    except (InvalidToken, ValueError):  # the latter, where it is no base64
+    except (InvalidToken, ValueError):  # ValueError: the token is not base64
         raise DecryptionFailed(
-            f"No key of PGQUEUE['ENCRYPTION_KEYS'] decrypts what is stored as the {what} of "
-            f"{task}: its key was removed, or it was changed in the database."
+            f"No key of PGQUEUE['ENCRYPTION_KEYS'] decrypts the stored {what} of {task}: its key "
+            "was removed, or it was changed in the database."
         ) from None
     return plain
 
 
 def _keys() -> tuple[MultiFernet, Fernet]:
-    """Return all keys as one, and the first one."""
+    """Return all keys as one `MultiFernet`, and the first key alone."""
     keys = settings().encryption_keys
     if not keys:
         raise MissingEncryptionKey

@@ -1,6 +1,6 @@
-"""Collect messages some of which wait for others, and store all of them, or none.
+"""Collect messages of which some wait for others, and store all of them or none.
 
-A message may be waited for only by one that was collected later, so that there are no cycles.
+A message may wait only for messages that were collected before it, so that there are no cycles.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from pgqueue.values.names import as_text
 
 T = TypeVar("T")
 After = Union["Iterable[Member[Any] | Draft]", "Member[Any]", "Draft"]
-"""What a message waits for without taking anything: messages of its flow, and other flows."""
+"""Messages of a flow and other flows that a message waits for without taking their results."""
 
 ON_FAILURE = ("wait", "cancel", "run")
 ANYWHERE = frozenset({"any savepoint"})
-"""Is equal to no savepoints that are open."""
+"""A value that differs from each set of open savepoints."""
 NAME_BYTES = 200
 MEMBER = "<TaskResult "
-"""How the text of a member begins."""
+"""The first characters of a member's text."""
 
 
 class Member(TaskResult[T], Reference):
-    """A message of a flow: its result, and what others of the flow take as an argument.
+    """A message of a flow: its result. Other messages of the flow take it as an argument.
 
     Attributes:
-        after: the members that it waits for, beside those among its arguments.
+        after: the members that it waits for, in addition to the members among its arguments.
         other_flows: the flows that it waits for.
         outside: the ids of messages of other flows that it waits for.
-        on_failure: what becomes of it when one of them fails.
-        draft: what it was added to.
-        number: how many were added to that before it.
-        savepoint: the block of `atomic()` that it was added in; None: that of the draft.
+        on_failure: its reaction to a failed parent.
+        draft: the draft that it was added to.
+        number: the number of members that were added to the draft before it.
+        savepoint: the block of `atomic()` that it was added in; None: the draft's own block.
     """
 
     __slots__ = (
@@ -86,17 +86,17 @@ class Member(TaskResult[T], Reference):
 
     @property
     def message_id(self) -> int:
-        """The id that is reserved for it, or that it has; 0: it was rolled back."""
+        """The id that it has, or that is reserved for it; 0: it was rolled back."""
         return int(self.id or 0)
 
     @property
     def returned(self) -> Hint:
-        """How what its task returns is written."""
+        """The encoding of its task's return value."""
         return self.task.codec.returned
 
 
 class Savepoint:
-    """Stands among what Django does on commit: it is gone if the savepoint is rolled back."""
+    """A hook in Django's `run_on_commit`: Django removes it if the savepoint is rolled back."""
 
     def __init__(self, inside: frozenset[Any]) -> None:
         self.inside = inside
@@ -114,12 +114,12 @@ class Savepoint:
 
 
 class Draft:
-    """Messages that are to be stored together. Use `flow()`, or `context.flow` in a task.
+    """Messages that are collected and stored together.
 
-    Its text is what errors call it.
+    Use `flow()`, or `context.flow` in a task. Errors name the draft by its text.
 
     Args:
-        database: the alias of the database that all of them are stored in.
+        database: the alias of the database in which all messages are stored.
     """
 
     def __init__(self, database: str) -> None:
@@ -132,15 +132,15 @@ class Draft:
         self._gone: set[Savepoint | None] = set()
         self._names: dict[str, Member[Any]] = {}
         self._others: list[Member[Any]] = []
-        """Messages that were stored before, and were asked for by their names."""
+        """Messages that were stored before and looked up by their names."""
         self._awaited: set[int] = set()
-        """The numbers of members that messages which are stored already are to wait for."""
+        """The numbers of members that the children of the running message must wait for, too."""
         self._after: Sequence[Draft] = ()
-        """Flows that each message waits for which waits for no other message of this flow."""
+        """Other flows. Each message without a parent in this flow waits for them."""
         self._latches: dict[str, Member[Any]] = {}
-        """Messages that wait for other flows, by the ids of these."""
+        """Messages that wait for other flows, by the ids of those flows."""
         self._handler: Member[Any] | None = None
-        """Runs at the flow's end. It does not wait for duplicates: these are not of the flow."""
+        """Runs at the flow's end. It does not wait for duplicates, which belong to other flows."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -156,28 +156,27 @@ class Draft:
     ) -> Member[Any]:
         """Add a message that runs a task with these arguments.
 
-        Where a member of the flow is among the arguments, also in lists and dicts, the message
-        waits for that one, and its task gets what that one returned, as the type of the parameter
-        says.
+        A member of the flow may be among the arguments, also in lists and dicts. The message waits
+        for that member, and its task takes the member's result, converted to the parameter's type.
 
         Args:
             task: a task of pgqueue's, or of `django.tasks`.
-            after: members to wait for without taking what they return, and other flows that are
-                stored: the message waits until all messages of these have ended, or are dead.
-            on_failure: what to do if a member that it waits for is dead, was cancelled or
-                discarded, or has expired. "wait": wait until a dead one is replayed and succeeds;
-                be cancelled where it is gone, and can't be. "cancel": be cancelled in either case.
-                "run": run, and get a `ParentFailed` in the place of each missing result.
-            name: by which the flow finds the message: `flow["load"]`. None: it has none.
+            after: members to wait for without taking their results, and other stored flows. The
+                message waits until all messages of the other flows have ended or are dead.
+            on_failure: the reaction to a parent that is dead, cancelled, discarded or expired.
+                "wait": wait until a dead parent is replayed and succeeds; be cancelled if the
+                parent is gone for good. "cancel": be cancelled in both cases. "run": run, with a
+                `ParentFailed` in place of each missing result.
+            name: the name of the message in the flow: `flow["load"]`. None: it has no name.
 
         Returns:
             The message. It has an id when the flow is stored.
 
         Raises:
-            InvalidFlow: what it is to wait for is neither of this flow nor another flow that is
-                stored on the same database, an option can't be, or another message of the flow has
-                the name.
-            InvalidArguments: the arguments don't fit the function.
+            InvalidFlow: the message would wait for a message of another flow, or for a flow that
+                is not stored on this database. Also where an option is invalid, or another
+                message of the flow has the name.
+            InvalidArguments: the arguments do not fit the function.
         """
         return self.add(task, args, kwargs, after=after, on_failure=on_failure, name=name)
 
@@ -191,7 +190,7 @@ class Draft:
         on_failure: str = "wait",
         name: str | None = None,
     ) -> Member[Any]:
-        """Do what `enqueue` does, where a task's own arguments may have any names."""
+        """Add a message as `enqueue` does; the task's own arguments may have any names."""
         self._check_open()
         own = own_task(task)
         self._check_task(own)
@@ -234,9 +233,9 @@ class Draft:
         self._names[name] = member
 
     def __getitem__(self, name: str) -> Member[Any]:
-        """Return the message that was added with this name, also before now.
+        """Return the message of this name, whether it is new or stored already.
 
-        A message that is added now may wait for it.
+        New messages may wait for it.
 
         Raises:
             InvalidFlow: no message of the flow has the name, or its task is not known here.
@@ -272,7 +271,7 @@ class Draft:
         return member
 
     def _at(self, number: int) -> Member[Any]:
-        """Return a message that is added, or by a negative number one that was stored before."""
+        """Return a new message by its number, or a stored one by its negative number."""
         return self._members[number] if number >= 0 else self._others[-1 - number]
 
     def enqueue_many(
@@ -297,12 +296,12 @@ class Draft:
         ]
 
     def _savepoints(self) -> frozenset[Any] | None:
-        """Return the savepoints that are open; None: no transaction is."""
+        """Return the savepoints that are open; None: no transaction is open."""
         connection = connections[self.database]
         return frozenset(connection.savepoint_ids) if connection.in_atomic_block else None
 
     def _begin_savepoint(self) -> Savepoint | None:
-        """Return the mark of the savepoint that is open now; None: the draft's own."""
+        """Return the mark of the savepoint that is open now; None: the draft's own savepoint."""
         inside = self._savepoints()
         if inside is None or inside == self._outside:
             return None
@@ -310,7 +309,7 @@ class Draft:
         last = self._savepoint
         if last is None or last.inside != inside or not last.is_kept(connection):
             self._savepoint = last = Savepoint(inside)
-            # As `on_commit` does, which refuses where Django has seen an error.
+            # Done here, since `on_commit` refuses after Django has seen an error.
             connection.run_on_commit.append((set(inside), last, True))
         return last
 
@@ -321,7 +320,7 @@ class Draft:
         return {each for each in given if not each.is_kept(connection)}
 
     def forget_rolled_back(self) -> None:
-        """Leave out the messages that were added in a savepoint that was rolled back."""
+        """Remove the messages whose savepoint was rolled back."""
         gone = self._lost()
         if not gone:
             return
@@ -338,8 +337,8 @@ class Draft:
     def _check_open(self) -> None:
         if not self._is_open:
             raise InvalidFlow(
-                f"No message can be added to {self}: its block has ended. A task of it adds to it "
-                "by `context.flow`."
+                f"No message can be added to {self}: its block has ended. A task of the flow adds "
+                "messages by `context.flow`."
             )
 
     def _check_task(self, task: Declaration[Any, Any]) -> None:
@@ -367,12 +366,12 @@ class Draft:
         """Check that a message may wait for another flow.
 
         Raises:
-            InvalidFlow: it is the message's own flow, or not stored, or stored elsewhere.
+            InvalidFlow: it is the message's own flow, is not stored, or is on another database.
         """
         if other.database != self.database:
             raise InvalidFlow(
                 f"{waiter} can't wait for {other}, which is stored on {other.database!r}, and not "
-                f"on {self.database!r}: use on_end of that flow to enqueue what comes next."
+                f"on {self.database!r}: use on_end of that flow to enqueue the next step."
             )
         if other is self or (other.id and other.id == self.id):
             raise InvalidFlow(
@@ -382,21 +381,21 @@ class Draft:
         if not other.id:
             raise InvalidFlow(
                 f"{waiter} can't wait for {other}, which is not stored: its `with` block goes on, "
-                "or nothing was added. Add what waits for it after that block."
+                "or nothing was added. Add the messages that wait for it after that block."
             )
 
     def _has(self, member: Member[Any]) -> bool:
-        """Return whether a message is added, or was stored before; what was not stored is not."""
+        """Return whether a message is new in this draft, or was stored before."""
         number = member.number
         known = self._members if number >= 0 else self._others
         return (number if number >= 0 else -1 - number) < len(known) and self._at(number) is member
 
     def parents(self) -> tuple[list[str], list[list[int]]]:
-        """Encode the arguments of all, and return them with the numbers of what each waits for.
+        """Return the encoded arguments of all messages, and the numbers of their parents.
 
         Raises:
-            InvalidArguments: they can't be stored, or a result doesn't fit.
-            InvalidFlow: one waits for itself, or for what comes later.
+            InvalidArguments: arguments are not storable, or a result does not fit its parameter.
+            InvalidFlow: a message waits for itself, or for a later message.
         """
         payloads, parents = [], []
         for member in self._members:
@@ -426,7 +425,7 @@ class Draft:
         """Store the messages as part of a flow, in the open transaction of `connection`.
 
         Raises:
-            InvalidArguments, InvalidFlow, ChannelFull, DuplicateMessage: nothing is to be kept.
+            InvalidArguments, InvalidFlow, ChannelFull, DuplicateMessage: roll everything back.
         """
         members = self._members
         self._is_open = False
@@ -465,15 +464,15 @@ class Draft:
             engine.block(connection, flow_id, waiting)
         before = {self._at(each).message_id for each in chain(*parents) if each < 0}
         if before := before.union(*(member.outside for member in members)):
-            # They may have ended, or end now: whatever waits for them is looked at once more.
+            # These parents may have ended, or end now: have their children examined once more.
             engine.ring(connection, "", sorted(before))
 
     def place_latches(self) -> None:
-        """Add a message for each other flow that is waited for; the members wait for this message.
+        """Add a latch for each other flow that members wait for; they wait for the latch.
 
         Raises:
             InvalidFlow: the other flow waits for this one.
-            FlowDoesNotExist: the other flow is not kept any more.
+            FlowDoesNotExist: the other flow is no longer kept.
             ChannelFull: the channel of the other flow has no room for a handler.
         """
         flows: dict[int, Draft] = {}
@@ -502,7 +501,7 @@ class Draft:
         self._awaited = {each.number for each in awaited}
 
     def reserve(self, connection: Cursors) -> None:
-        """Give the messages their ids, as far as they have none of their own yet."""
+        """Reserve ids for the messages that have no id of their own."""
         new = [each for each in self._members if not each.id or each.came_of != "stored"]
         if not new:
             return
@@ -510,21 +509,23 @@ class Draft:
             member.id = str(id)
 
     def tell_stored(self) -> None:
-        """Say that all is stored: `pgqueue.testing` may run it."""
+        """Call the receiver of `on_stored`: `pgqueue.testing` may run the messages."""
         storing.tell_stored(self._members)
 
     def _check_stored(self, parents: Sequence[Sequence[int]]) -> None:
-        """Check that what others wait for was stored, and that no other message is to wait.
+        """Check that each parent and each named message is stored as a new message.
+
+        A message that replaced an older one must not wait, either.
 
         Raises:
             DuplicateMessage: a message with its dedupe key exists already.
-            ChannelFull: it was dropped.
+            ChannelFull: a full channel dropped the message.
         """
         for member, waits in zip(self._members, parents, strict=True):
             if waits and member.came_of == "replaced":
                 raise DuplicateMessage(
                     f"Message {member.id} has the dedupe key of this {member.task.name} already, "
-                    f"and does not wait for others of {self}: it can't be replaced."
+                    f"and does not wait for others of {self}: this one can't replace it."
                 )
         named = {member.number for member in self._names.values()}
         for number in sorted(named.union(self._awaited, *parents)):
@@ -546,8 +547,8 @@ class Draft:
         The flow's handler, if it has one, waits for them, too.
 
         Args:
-            message_id: whatever waits for this message waits for those that are to be awaited; 0:
-                for none.
+            message_id: the running message. Its children wait for the awaited new messages, too;
+                0: there is no running message.
 
         Raises:
             InvalidFlow: a name is taken, or a wait would never end.
@@ -555,7 +556,7 @@ class Draft:
         """
         self.place_latches()
         if self._others:
-            # Two transactions that each add one wait of a cycle would not see the other's.
+            # Without the lock, two transactions may each add one edge of a cycle unseen.
             engine.lock(connection, flow_id)
         self.store(connection, flow_id)
         if self._names and not engine.add_names(connection, flow_id, self.named_ids()):
@@ -587,10 +588,10 @@ class Draft:
         raise InvalidFlow(f"The flow {flow_id} is not kept any more.")
 
     def _check_cycles(self, connection: Cursors, waiting: Collection[int]) -> None:
-        """Check that no new message waits for one that is to wait for a new message.
+        """Check that no new message waits for a message that will wait for a new message.
 
         Raises:
-            InvalidFlow: one does.
+            InvalidFlow: there is such a cycle.
         """
         if not (self._others and waiting):
             return
@@ -598,14 +599,14 @@ class Draft:
         for each in self._others:
             if each.message_id in found:
                 raise InvalidFlow(
-                    f"{each.task.name} #{each.id} waits for what is added here, or for a message "
-                    "that does: a new message that waits for it would never run."
+                    f"{each.task.name} #{each.id} waits for a message that is added here, directly "
+                    "or indirectly: a new message that waits for it would never run."
                 )
 
     def _needed(self) -> list[Member[Any]]:
-        """Return the new messages that others wait for, and those that these wait for.
+        """Return the new messages that stored messages wait for, directly or indirectly.
 
-        One in an ordered lane waits for those before it there, too.
+        In an ordered lane, a message also waits for the messages before it.
         """
         needed = set(self._awaited)
         lanes: set[tuple[str, str]] = set()
@@ -621,14 +622,14 @@ class Draft:
     def _check_order(
         self, connection: Cursors, new: Iterable[Member[Any]], waiting: Collection[int]
     ) -> None:
-        """Check that no new message is in an ordered lane behind one that is to wait for it.
+        """Check that no new message is in an ordered lane behind a message that waits for it.
 
-        In a flow that is stored at once, none can be: messages wait for lower ids only, those of
-        their parents and of what is before them in their lanes. Growth alone has messages wait for
-        a higher id.
+        This is impossible in a flow that is stored at once. There a message waits for lower ids
+        only: its parents, and the messages before it in its lane. Only growth makes a message
+        wait for a higher id.
 
         Raises:
-            InvalidFlow: one is.
+            InvalidFlow: a new message is behind a message that waits for it.
         """
         lanes = engine.in_order(connection, waiting) if waiting else {}
         for member in new:
@@ -636,16 +637,16 @@ class Draft:
             if member.task.ordered and lane in lanes:
                 raise InvalidFlow(
                     f"{member.task.name} would be behind message {lanes[lane]}, which waits for "
-                    f"it, or for one that does, in the order of {lane[0]!r} and the key "
+                    f"it, directly or indirectly, in the order of {lane[0]!r} and the key "
                     f"{lane[1]!r}: neither could ever run. Give it another key, or don't have it "
                     "awaited."
                 )
 
     def _check_order_of_flows(self, connection: Cursors, waiting: Collection[int]) -> None:
-        """Check that no message of a flow that is waited for is behind one that is to wait for it.
+        """Check that no message of an awaited flow is in a lane behind a message that waits for it.
 
         Raises:
-            InvalidFlow: one is.
+            InvalidFlow: a message is behind a message that waits for its flow.
         """
         if not (self._latches and waiting):
             return
@@ -679,10 +680,10 @@ def _lane(member: Member[Any]) -> tuple[str, str]:
 
 
 def _check_keys(member: Member[Any]) -> None:
-    """Check that no key is made of a result, which is not known yet.
+    """Check that no key contains a result, which is not known yet.
 
     Raises:
-        InvalidFlow: one is.
+        InvalidFlow: a key contains a result.
     """
     task = member.task
     for key in (
@@ -699,7 +700,7 @@ def _check_keys(member: Member[Any]) -> None:
 
 @contextmanager
 def _noticing() -> Iterator[list[Member[Any]]]:
-    """Note the members among the arguments that are encoded in the block."""
+    """Collect the members among the arguments that are encoded in the block."""
     found: list[Reference] = []
     token = noticed.set(found)
     try:
@@ -715,34 +716,34 @@ def _is_taken(name: str, member: Member[Any], other: str) -> InvalidFlow:
 
 
 def waits_for_itself(message_id: int) -> InvalidFlow:
-    """Return the error of a run that would wait for its own flow."""
+    """Return the error for a run that would wait for its own flow."""
     return InvalidFlow(
         f"Message {message_id} is part of the flow, which goes on for as long as this run does: "
-        "waiting for it would never end. Add what is to be done then to the flow: "
+        "waiting for it would never end. Add the next step to the flow instead: "
         "context.flow.enqueue(…), or a message with after=…, or on_end=…"
     )
 
 
 def own_task(task: Any) -> Declaration[Any, Any]:
-    """Return a task of pgqueue's own; of one of `django.tasks`, what stores its messages.
+    """Return a task of pgqueue's; for a task of `django.tasks`, the task that stores its messages.
 
     Raises:
-        InvalidFlow: it is no task, or one of another backend.
+        InvalidFlow: the value is no task, or a task of another backend.
     """
     own = task if hasattr(task, "key_of") else getattr(task, "adopted", None)
     if own is None:
-        raise InvalidFlow(f"{task!r} is no task of pgqueue's, nor one of its django.tasks backend.")
+        raise InvalidFlow(f"{task!r} is no task of pgqueue's or of its django.tasks backend.")
     return cast("Declaration[Any, Any]", own)
 
 
 class Growth(Draft):
-    """What a task adds to the flow of its own message: `context.flow`.
+    """The messages that a task adds to the flow of its own message: `context.flow`.
 
-    It is stored together with the success of the run, or not at all.
+    They are stored together with the success of the run, or not at all.
 
     Args:
-        flow_id: the flow.
-        message_id: the message that runs.
+        flow_id: the id of the flow.
+        message_id: the id of the message that runs.
 
     Attributes:
         id: the flow's id, as text.
@@ -750,21 +751,21 @@ class Growth(Draft):
 
     def __init__(self, database: str, *, flow_id: int, message_id: int) -> None:
         super().__init__(database)
-        # The run may have begun a savepoint before it asks for its flow.
+        # The run may have begun a savepoint before it uses its flow.
         self._outside = ANYWHERE
         self.id = str(flow_id)
         self._flow_id = flow_id
         self._message_id = message_id
 
     def __str__(self) -> str:
-        return f"what message {self._message_id} adds to its flow"
+        return f"the part of the flow that message {self._message_id} adds"
 
     def enqueue(self, task: Any, *args: Any, awaited: bool = False, **kwargs: Any) -> Member[Any]:
         """Add a message to the flow, as `Draft.enqueue` does.
 
         Args:
-            awaited: whatever waits for this run's own message waits for the new one, too. So it has
-                to be stored: the run fails if it is a duplicate, or is dropped.
+            awaited: the children of this run's own message wait for the new one, too. So it must
+                be stored: the run fails if it is a duplicate, or is dropped.
         """
         member = super().enqueue(task, *args, **kwargs)
         if awaited:
@@ -772,7 +773,7 @@ class Growth(Draft):
         return member
 
     def have_awaited(self, member: Member[Any]) -> None:
-        """Have whatever waits for this run's own message wait for this new one, too."""
+        """Have the children of this run's own message wait for this new message, too."""
         self._awaited.add(member.number)
 
     def enqueue_many(
@@ -799,7 +800,7 @@ class Growth(Draft):
         raise waits_for_itself(self._message_id)
 
     def grow(self, connection: Cursors) -> None:
-        """Store what was added, in the transaction in which the run is settled.
+        """Store the new messages, in the transaction in which the run is settled.
 
         Raises:
             InvalidArguments, InvalidFlow, ChannelFull, DuplicateMessage: the run has failed.

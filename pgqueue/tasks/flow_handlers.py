@@ -1,6 +1,6 @@
-"""The handlers of flows: the last message of a flow, which other flows wait for.
+"""The handlers of flows. A handler is the last message of a flow; other flows wait for it.
 
-Tasks of `latches` are named here, since their module needs this one.
+Tasks of `latches` are referred to by name here, since their module imports this one.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ END_OF_FLOW = "pgqueue.tasks.latches.end_of_flow"
 def handlers(
     database: str, names: Mapping[int, str], *, waiter: int = 0
 ) -> Mapping[int, int | None]:
-    """Return the handlers of flows; None: the flow has none, and has ended.
+    """Return the handlers of flows; None: the flow has no handler, and has ended.
 
-    A flow that goes on is given a handler if it has none.
+    A flow that goes on gets a handler if it has none.
 
     Args:
-        database: the alias of the database that the flows are stored in.
-        names: of the flows, by their ids.
-        waiter: the id of the flow that is to wait for them; 0: it is not stored yet.
+        database: the alias of the database in which the flows are stored.
+        names: the names of the flows by id.
+        waiter: the id of the flow that will wait for them; 0: it is not stored yet.
 
     Raises:
-        FlowDoesNotExist: a flow is not kept any more.
+        FlowDoesNotExist: a flow is no longer kept.
         InvalidFlow: a flow waits for the waiter.
         ChannelFull: the channel of a flow without a handler has no room for it.
     """
     connection = connections[database]
     found = {id: _handler(connection, id, name) for id, name in sorted(names.items())}
-    # Messages are locked before flows: a run that adds to its flow has locked its message, too.
+    # Lock messages before flows, as a run that adds to its flow does.
     without = [id for id, handler in found.items() if handler is None]
     going_on = [id for id in without if engine.keep(connection, id)]
     if waiter:
@@ -61,9 +61,9 @@ def _lock(connection: Cursors, ids: Iterable[int]) -> None:
 
 
 def _lock_against_circles(connection: Cursors, names: Mapping[int, str], waiter: int) -> None:
-    """Lock the waiter, and the flows that it is to wait for, directly or not.
+    """Lock the waiter, and the flows that it will wait for, directly or indirectly.
 
-    Of two transactions that each add one half of a circle, both would lock the same flow.
+    Two transactions that each add one half of a circle then lock the same flow.
 
     Raises:
         InvalidFlow: one of the flows waits for the waiter.
@@ -115,6 +115,6 @@ def _give_handler(database: str, flow_id: int) -> int:
         )
     engine.block(connection, flow_id, [Waits(id, waits, "run")])
     engine.have_handler(connection, flow_id, id)
-    # The first one may have ended meanwhile.
+    # The first message may have ended meanwhile: have its children examined once more.
     engine.ring(connection, "", waits[:1])
     return id

@@ -1,4 +1,4 @@
-"""What a message of a flow gets from its parents when it runs."""
+"""The results that a message of a flow takes from its parents when it runs."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from pgqueue.values.readable import EARLIEST
 
 
 def results(alias: str, ids: Collection[int], *, since: datetime) -> Mapping[int, Returned]:
-    """Return what messages returned, or how they failed, by their ids.
+    """Return the results or the failures of messages, by their ids.
 
     Args:
-        since: when what waited for them was stored.
+        since: the time at which their child was stored.
 
     Raises:
-        UnreadablePayload: one is not kept any more, or can't be read.
-        DecryptionFailed: one is encrypted, and can't be decrypted.
+        UnreadablePayload: a result is no longer kept, or is not readable.
+        DecryptionFailed: a result is encrypted, and no key decrypts it.
     """
     found = flows.results(connections[alias], ids, since=since)
     if earlier := set(ids) - found.keys():
-        # They had ended before the message was added to the flow that waits for them.
+        # These parents had ended before their child was added to the flow.
         found |= flows.results(connections[alias], earlier, since=EARLIEST)
     if missing := set(ids) - found.keys():
         raise UnreadablePayload(
@@ -41,7 +41,7 @@ def results(alias: str, ids: Collection[int], *, since: datetime) -> Mapping[int
     codecs = {name: _codec(name) for name in {parent.task for parent in found.values()}}
     returned = {id: _returned(parent, codecs[parent.task]) for id, parent in found.items()}
     replaced = {id: of for id, each in returned.items() if (of := referred(each.plain)) is not None}
-    if replaced:  # by messages that may have been replaced themselves
+    if replaced:  # the replacing messages may have been replaced, too
         others = results(alias, set(replaced.values()), since=since)
         returned |= {id: others[of] for id, of in replaced.items()}
     return returned

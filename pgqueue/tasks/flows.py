@@ -1,4 +1,4 @@
-"""Flows: messages that are stored together, some of which wait for others."""
+"""Flows: messages that are stored together and may wait for each other."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from pgqueue.tasks.flow_building import Draft, waits_for_itself
 from pgqueue.values.number_checks import as_flag, as_timedelta
 
 LOOK_EVERY = 0.5
-"""Seconds between looks at a flow that is waited for, where nothing tells of a change."""
+"""Seconds between two looks at an awaited flow, in case a notification does not arrive."""
 FAILED = {State.DEAD, Outcome.CANCELLED, Outcome.DISCARDED, Outcome.EXPIRED}
 
 
 class Progress(NamedTuple):
-    """How many messages of a flow are where.
+    """The number of a flow's messages in each state.
 
     Attributes:
-        done: they succeeded.
-        failed: they are dead, were cancelled or discarded, or expired.
-        running: a worker has them.
-        ready: they could run now.
-        waiting: for others, for their time, or to be committed.
+        done: messages that succeeded.
+        failed: messages that are dead, or were cancelled, discarded or expired.
+        running: messages that a worker runs.
+        ready: messages that may run now.
+        waiting: messages that wait for parents, for their time, or for the commit of their hold.
     """
 
     done: int
@@ -50,7 +50,7 @@ class Progress(NamedTuple):
 
     @classmethod
     def of(cls, counts: Mapping[str, int]) -> Progress:
-        """Add up how many messages are in each state, or had each outcome."""
+        """Return the progress for these counts of messages by state or outcome."""
         return cls(
             done=counts.get(Outcome.SUCCEEDED, 0),
             failed=sum(counts.get(word, 0) for word in FAILED),
@@ -61,12 +61,12 @@ class Progress(NamedTuple):
 
     @property
     def total(self) -> int:
-        """How many messages the flow has, so far."""
+        """The number of messages that the flow has so far."""
         return sum(self)
 
     @property
     def has_ended(self) -> bool:
-        """Whether all have ended, or are dead."""
+        """Whether all messages have ended or are dead."""
         return self.done + self.failed == self.total
 
 
@@ -83,20 +83,20 @@ def flow(
             parts = [f.enqueue(fetch, url) for url in urls]
             f.enqueue(merge, parts)
 
-    They are part of the open transaction, or of one of their own. After an error nothing is
-    stored. In async code it is `async with`.
+    The messages are part of the open transaction, or of one of their own. After an error nothing
+    is stored. In async code, use `async with`.
 
     Args:
-        name: for people; flows may have the same.
-        on_end: a task that is called with the flow's id, once, when all messages have ended,
-            however that was, or are dead. It is a message of the flow, too.
-        after: a flow that is stored, or a list of them: each message of the new flow which waits
-            for no other message of it waits until these have ended. A message that is added to the
-            flow later does not.
+        name: a name for people; several flows may have the same name.
+        on_end: a task that is called once with the flow's id, when all messages have ended with
+            any outcome, or are dead. It is a message of the flow, too.
+        after: a stored flow, or a list of stored flows. Each message without a parent in the new
+            flow waits until they have ended. A message that is added to the flow later does not
+            wait for them.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        InvalidFlow: the name is no text that can be stored, or `after` is not a flow.
+        InvalidFlow: the name is no storable text, or `after` is not a flow.
     """
     if not isinstance(name, str) or "\0" in name:
         raise InvalidFlow(f"{name!r:.99} is no name of a flow: it must be a text without NUL.")
@@ -107,7 +107,7 @@ def get_flow(id: str | int, *, database: str | None = None) -> Flow:
     """Look a flow up by its id.
 
     Raises:
-        FlowDoesNotExist: there is none: it was rolled back, or it is not kept any more.
+        FlowDoesNotExist: the flow was rolled back, or is no longer kept.
     """
     alias = database or settings().database
     with needing_tables(alias):
@@ -132,11 +132,11 @@ def _unknown(id: str | int) -> FlowDoesNotExist:
 
 
 class Flow(Draft):
-    """Messages that are collected to be stored, or that were. Made by `flow()` and `get_flow()`.
+    """Messages of a flow, before or after they are stored. Made by `flow()` and `get_flow()`.
 
     Attributes:
         id: its number, as text; '' until it is stored.
-        name: for people.
+        name: a name for people.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Flow(Draft):
         return self
 
     def _open_again(self) -> None:
-        """Begin to collect messages that are added to the flow, which is stored."""
+        """Start to collect further messages for a flow that is stored."""
         stored = [each for each in self._members if each.id and each.came_of == "stored"]
         for number, member in enumerate(stored, len(self._others)):
             member.number = -1 - number
@@ -227,10 +227,10 @@ class Flow(Draft):
 
     @property
     def progress(self) -> Progress:
-        """How many of its messages are where, now.
+        """The current number of its messages in each state.
 
         Raises:
-            FlowDoesNotExist: it was rolled back, or it is not kept any more.
+            FlowDoesNotExist: the flow was rolled back, or is no longer kept.
         """
         flow_id = self._stored()
         with needing_tables(self.database):
@@ -240,21 +240,22 @@ class Flow(Draft):
         return Progress.of(counts)
 
     async def aprogress(self) -> Progress:
-        """Return how many of its messages are where, from async code."""
+        """Return the number of its messages in each state, from async code."""
         return await sync_to_async(lambda: self.progress)()
 
     def cancel(self, *, keep_clean_up: bool = False) -> Operated:
-        """End what has not begun, and ask what runs to end. What `on_end` asked for then runs.
+        """End the messages that wait, and ask the running ones to end. The `on_end` task runs then.
 
-        Its dead letters are left as they are: they can be replayed, or discarded.
+        Dead messages stay as they are: they may be replayed or discarded.
 
         Args:
-            keep_clean_up: leave the messages with `on_failure="run"` that still wait for others:
-                each runs when these have ended.
+            keep_clean_up: keep the messages with `on_failure="run"` that still wait for parents.
+                Each runs when its parents have ended.
 
         Returns:
-            The ids of what has ended (`done`), of what runs and was asked to end (`asked`), and of
-            what another transaction has locked (`busy`): for these, call it again.
+            The ids of the messages that have ended (`done`), that run and were asked to end
+            (`asked`), and that another transaction has locked (`busy`). For the last, call it
+            again.
         """
         try:
             keep = as_flag(keep_clean_up)
@@ -263,14 +264,15 @@ class Flow(Draft):
         return self._operate(operate.cancel, besides_handler=True, besides_clean_up=keep)
 
     async def acancel(self, *, keep_clean_up: bool = False) -> Operated:
-        """End what has not begun, from async code."""
+        """End the messages of the flow, from async code, as `cancel()` does."""
         return await sync_to_async(self.cancel)(keep_clean_up=keep_clean_up)
 
     def retry(self) -> Operated:
-        """Make each dead message ready again, with all attempts before it.
+        """Make each dead message ready again, with its full number of attempts.
 
         Returns:
-            The ids of these (`done`), and of what another transaction has locked (`busy`).
+            The ids of the messages that are ready again (`done`), and of the messages that another
+            transaction has locked (`busy`).
         """
         return self._operate(operate.replay, state=State.DEAD)
 
@@ -303,16 +305,16 @@ class Flow(Draft):
         return done
 
     def wait(self, timeout: float | timedelta | None = None) -> Progress:
-        """Wait until nothing of it goes on: all have ended, or wait for one that is dead.
+        """Wait until no message can go on: each has ended, is dead, or waits for a dead one.
 
         Args:
-            timeout: seconds or a timedelta; None: as long as it takes.
+            timeout: seconds or a timedelta; None: without a limit.
 
         Raises:
-            WaitTimeout: it goes on.
-            WaitInTransaction: the transaction that stores it is not committed.
-            FlowDoesNotExist: it was rolled back, or it is not kept any more.
-            InvalidFlow: a message of the flow itself would wait, in its run.
+            WaitTimeout: the flow goes on after the timeout.
+            WaitInTransaction: the transaction that stores the flow is not committed.
+            FlowDoesNotExist: the flow was rolled back, or is no longer kept.
+            InvalidFlow: the caller is the run of a message of this flow.
         """
         self._check_not_within()
         seconds = _seconds(timeout)
@@ -327,7 +329,7 @@ class Flow(Draft):
         return self.progress
 
     async def await_(self, timeout: float | timedelta | None = None) -> Progress:  # noqa: ASYNC109
-        """Wait until nothing of it goes on, from async code, as `wait()` does; no thread waits."""
+        """Wait until no message can go on, from async code, as `wait()` does; no thread waits."""
         await sync_to_async(self._check_not_within)()
         seconds = _seconds(timeout)
         until = monotonic() + seconds
@@ -349,15 +351,15 @@ class Flow(Draft):
             raise waits_for_itself(within.claim.id)
 
     def _moving(self) -> int | None:
-        """Return a message of it that goes on; None: nothing does."""
+        """Return the id of a message that goes on; None: there is none."""
         with needing_tables(self.database):
             return engine.moving(connections[self.database], self._stored())
 
     def _until_next_look(self, until: float, seconds: float) -> float:
-        """Return for how many seconds to wait now.
+        """Return the number of seconds to wait until the next look.
 
         Raises:
-            WaitTimeout: it is too late.
+            WaitTimeout: the timeout is over.
         """
         left = until - monotonic()
         if left <= 0:
@@ -368,7 +370,7 @@ class Flow(Draft):
         return min(LOOK_EVERY, left)
 
     def _check_committed(self, message_id: int) -> None:
-        """Check that a message which others can't see is gone, and not just not committed yet."""
+        """Check that a message which other sessions do not see is not merely uncommitted."""
         with needing_tables(self.database):
             found = lookup.find(connections[self.database], message_id)
         if found is not None and found.state != State.DEAD and found.finished_at is None:
@@ -394,7 +396,7 @@ def _flows(name: str, after: Any) -> Sequence[Draft]:
     """Return the flows that a new flow waits for.
 
     Raises:
-        InvalidFlow: it is something else.
+        InvalidFlow: a value is no flow.
     """
     given = [after] if isinstance(after, Draft) or not isinstance(after, Iterable) else list(after)
     for each in given:

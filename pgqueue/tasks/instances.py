@@ -13,9 +13,9 @@ from pgqueue.codec.scalars import Form, Unstorable
 
 
 def instance_form(cls: Any) -> Form | None:
-    """Return the form of a model's instances; None where `cls` is no model with rows.
+    """Return the form of a model's instances; None where `cls` is no concrete model.
 
-    Reading fetches the row, with one query. It raises `ObjectDoesNotExist` where there is none.
+    Reading fetches the row with one query. If the row is gone, it raises `ObjectDoesNotExist`.
     """
     if not issubclass(cls, Model) or not hasattr(cls, "_meta") or cls._meta.abstract:
         return None

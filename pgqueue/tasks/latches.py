@@ -1,12 +1,14 @@
 """Messages that wait for another flow.
 
-A message that waits for a flow waits in fact for a latch: a message of its own flow that waits for
-the handler of the other one, its last message. A flow that has no handler gets one. So a flow may
-grow while it is waited for: its handler waits for each new message.
+A message that waits for a flow waits in fact for a latch. A latch is a message of the waiting flow;
+it waits for the handler of the other flow, which is that flow's last message. A flow without a
+handler gets one. So a flow may grow while others wait for it: its handler waits for each new
+message.
 
-The latch looks at the other flow when it runs. It succeeds if all messages of that flow have. If
-some are dead, it is dead, too: after a retry of that flow, a retry of its own flow replays it. If
-some are gone for good, it is cancelled. So `on_failure` of the messages behind it decides.
+The latch looks at the other flow when it runs. It succeeds if all messages of that flow have
+succeeded. If some are dead, the latch is dead, too: after a retry of that flow, a retry of its own
+flow replays it. If some are gone for good, it is cancelled. `on_failure` of the messages behind the
+latch then decides about these.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ LOOK_AGAIN, LOOK_AGAIN_AT_MOST = 1.0, 60.0
 
 
 def patience(error: BaseException, result: Any) -> Any:
-    """Return how long a latch waits after an error; None: another attempt would fail, too."""
+    """Return the wait of a latch after an error; None: another attempt would fail, too."""
     return None if isinstance(error, FlowFailed) else settings().backoff(error, result)
 
 
@@ -40,10 +42,10 @@ def wait_for_flow(context: TaskContext, flow_id: int) -> None:
     """Succeed if all messages of another flow have succeeded.
 
     Raises:
-        FlowFailed: messages of it are dead.
-        Cancel: messages of it are gone for good.
-        Defer: it goes on. It was retried after its handler had run, or it grew while its handler
-            was stored.
+        FlowFailed: messages of that flow are dead.
+        Cancel: messages of that flow are gone for good.
+        Defer: that flow goes on. It was retried after its handler had run, or it grew while its
+            handler was stored.
     """
     connection = connections[context.database]
     found = engine.came_to(connection, flow_id)
@@ -73,4 +75,4 @@ def wait_for_flow(context: TaskContext, flow_id: int) -> None:
 
 @task
 def end_of_flow() -> None:
-    """Do nothing. It runs when all other messages of its flow have ended, or are dead."""
+    """Do nothing. This runs when all other messages of its flow have ended or are dead."""

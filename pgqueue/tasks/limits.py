@@ -1,4 +1,4 @@
-"""What bounds a run in time."""
+"""The time limits of a run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ class TimeLimit(NamedTuple):
 
     Attributes:
         after: the time that the run may take.
-        error: what is raised then.
-        is_final: its lease is not renewed any more, so that others may run the message. Only the
-            last limit of a run takes the lease away.
+        error: the class of the error that is raised then.
+        is_final: whether the lease is no longer renewed then, so that others may run the message.
     """
 
     after: timedelta

@@ -1,4 +1,4 @@
-"""The options of a task: what each may be, and how the ones of one message travel with it."""
+"""The options of a task: the check of each value, and the options that travel with a message."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Atomic: TypeAlias = "bool | Isolation"
 
 
 class Options(TypedDict, total=False):
-    """What `@task` and `using()` take; each is documented at `@task`."""
+    """The options of `@task` and `using()`. Each is documented at `@task`."""
 
     channel: str | None
     queue_name: str
@@ -66,10 +66,10 @@ class Options(TypedDict, total=False):
 
 
 def checked(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `options` in the form a Task keeps them.
+    """Return `options` in the form in which a Task stores them.
 
     Raises:
-        InvalidTask: one is unknown, or has a value that can't be.
+        InvalidTask: an option is unknown, or its value is invalid.
     """
     given = {
         ("channel" if name == "queue_name" else name): value for name, value in options.items()
@@ -115,14 +115,14 @@ def _moment(value: Any) -> datetime | None:
 
 
 def checked_dedupe_key(key: Any) -> str | None:
-    """Return `key` if messages can be told apart by it; None: it is like no other.
+    """Return `key` if it is a valid dedupe key; None: the message has no duplicates.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: it is empty or too long, or can't be stored.
+        TypeError: `key` is no text.
+        ValueError: `key` is empty, too long or not storable.
     """
     if key == "":
-        raise ValueError("it must not be empty; None is like no other.")
+        raise ValueError("it must not be empty; None means that there are no duplicates.")
     return None if key is None else as_key(key)
 
 
@@ -155,7 +155,7 @@ def as_object(value: Any) -> dict[str, Any]:
     """Return `value` if it is a dict that PostgreSQL can store as JSON.
 
     Raises:
-        TypeError, ValueError: it isn't.
+        TypeError, ValueError: it is not.
     """
     if not isinstance(value, Mapping):
         raise TypeError("it must be a dict.")
@@ -166,7 +166,7 @@ def as_json(value: Any) -> Any:
     """Return `value` if PostgreSQL can store it as JSON.
 
     Raises:
-        TypeError, ValueError: it can't.
+        TypeError, ValueError: it is not storable.
     """
     try:
         if any("\x00" in text for text in _texts_in(value)):
@@ -179,7 +179,7 @@ def as_json(value: Any) -> Any:
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yield every text in it, keys included.
+    """Yield every text in a value, including the keys of dicts.
 
     Raises:
         TypeError: a key is no text.
@@ -256,7 +256,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 def travelling(
     options: Mapping[str, Any], defaults: Mapping[str, Any], travel: RunOptions
 ) -> str | None:
-    """Return the options of a run that differ from the task's declaration, as JSON; None: none.
+    """Return the run options that differ from the task's declaration, as JSON; None: none differs.
 
     Args:
         travel: the options that travel with a message.
@@ -279,11 +279,11 @@ def travelling(
 def received(name: str, text: str | bytes, travel: RunOptions) -> dict[str, Any]:
     """Return the options that `travelling` wrote for a message of the task `name`.
 
-    An option of a newer version is left out. So is a backoff that is not declared here, with a
-    warning: the task's own holds.
+    An option of a newer version is left out. A backoff that is not declared here is left out with
+    a warning: the task's own backoff applies.
 
     Raises:
-        UnreadablePayload: an option has a value that can't be.
+        UnreadablePayload: the value of an option is invalid.
     """
     try:
         found = json.loads(text)
@@ -306,16 +306,16 @@ def _known_backoff(described: Any) -> Backoff | _Unknown:
     try:
         return load_backoff(described)
     except (Exception, SystemExit) as error:
-        # Also what the module that declares it raises as it is imported.
+        # Also errors of the declaring module at its import.
         _warn_of_backoff(f"{described!r:.200}", f"{error!r:.1000}")
         return _Unknown()
 
 
 @lru_cache(maxsize=1000)
 def _warn_of_backoff(described: str, error: str) -> None:
-    """Log it once in this process: each message that names it comes here."""
+    """Log the warning once in this process: each message with this backoff calls this."""
     logger.warning(
-        "A message has the backoff %s, which is not known here (%s): its task's own holds. "
+        "A message has the backoff %s, which is not known here (%s): its task's own applies. "
         "Declare the function with @pgqueue.backoff in a module of the project.",
         described,
         error,
@@ -349,7 +349,7 @@ RUN_OPTIONS: RunOptions = {
 
 
 class MessageOptions(TypedDict, total=False):
-    """What `send()` takes beside what is the message's own; each is documented there."""
+    """The options of `send()` that are the same for all messages of a call. See `send()`."""
 
     priority: int
     run_after: datetime | timedelta | float | None
@@ -364,10 +364,10 @@ class MessageOptions(TypedDict, total=False):
 
 
 def checked_message(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message's options in the form that they are stored in.
+    """Return a message's options in the form in which they are stored.
 
     Raises:
-        InvalidMessage: one is unknown, or has a value that can't be.
+        InvalidMessage: an option is unknown, or its value is invalid.
     """
     for name in options:
         if name not in _OF_A_MESSAGE:

@@ -1,7 +1,7 @@
 """Receive messages without a worker: in a script, a thread or an event loop of one's own.
 
-Nothing renews the lease of what was received: a consumer asks for one that is long enough for
-all that it receives at once, or extends it.
+Nothing renews the lease of a received message. The consumer must ask for a lease that is long
+enough for all messages that it receives at once, or extend it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def receive(
     wait: Wait = 0,
     database: str | None = None,
 ) -> Receiver:
-    """Receive messages, raw ones and those of tasks, to be settled by who receives them.
+    """Receive raw messages and messages of tasks. The receiver must settle each of them.
 
         with receive("mail", limit=10, lease=60, wait=5) as deliveries:
             for delivery in deliveries:
@@ -39,19 +39,19 @@ def receive(
                 delivery.complete()
 
     Args:
-        channels: those to receive from; none: all of them.
-        limit: how many are leased at once, at most.
-        lease: seconds or a timedelta for which each is the consumer's, from when it was leased,
-            also as it waits for its turn; None: as `PGQUEUE["LEASE"]` says.
-        wait: seconds or a timedelta to wait for the first one where there is none; True: to go
-            on until closed.
+        channels: the channels to receive from; none: all channels.
+        limit: the maximum number of messages that are leased at once.
+        lease: seconds or a timedelta. The lease of each message starts when it is leased, also
+            while it waits for its turn in the loop. None: as `PGQUEUE["LEASE"]` says.
+        wait: seconds or a timedelta to wait for the first message. True: go on until the
+            receiver is closed.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Returns:
         An iterator of deliveries: up to `limit`; with wait=True, one after the other without end.
 
     Raises:
-        ValueError, TypeError, InvalidMessage: an argument can't be.
+        ValueError, TypeError, InvalidMessage: an argument is invalid.
     """
     patience = _patience(wait)
     return Receiver(_consumer(channels, limit, lease, database), patience)
@@ -64,16 +64,16 @@ def areceive(
     wait: Wait = 0,
     database: str | None = None,
 ) -> AsyncReceiver:
-    """Receive messages in async code: what `receive` returns, to be used by `async for`."""
+    """Receive messages in async code, as `receive` does: use the receiver in an `async for`."""
     patience = _patience(wait)
     return AsyncReceiver(_consumer(channels, limit, lease, database), patience)
 
 
 class Receiver:
-    """Deliveries, as they are iterated over. `receive` makes one.
+    """An iterable of deliveries. `receive` makes it.
 
-    Use it in a `with`, and iterate over it as often as you like; without one, it is closed at
-    the end of the first iteration. Closing hands back what was leased and not iterated to.
+    Use it in a `with`, and iterate over it as often as you like. Without a `with`, the end of the
+    first iteration closes it. Closing hands back the leased messages that were not yielded.
     """
 
     def __init__(self, consumer: PullClient, patience: float) -> None:
@@ -83,7 +83,7 @@ class Receiver:
 
     @property
     def next_due_in(self) -> timedelta | None:
-        """Where there was none: how long until one may be, being delayed or bound by a rate."""
+        """The time until a delayed or rate-limited message may be due, if none was due."""
         return self._consumer.next_due_in
 
     def __enter__(self) -> Receiver:
@@ -97,8 +97,8 @@ class Receiver:
         """Yield up to `limit` deliveries, or all until it is closed.
 
         Raises:
-            psycopg.OperationalError: the database is away as it begins, or for longer than `wait`.
-                With `wait=True` it waits until the database is back.
+            psycopg.OperationalError: the database is unreachable at the start, or for longer than
+                `wait`. With `wait=True` the receiver waits until the database is back.
         """
         try:
             while not self._consumer.is_closed:
@@ -112,11 +112,11 @@ class Receiver:
                 self.close()
 
     def take(self) -> list[Delivery]:
-        """Return up to `limit` deliveries; none if there was none in time, or it is closed.
+        """Return up to `limit` deliveries; none if no message came in time, or on a close.
 
         Raises:
-            ReceiverClosed: it was closed before.
-            psycopg.OperationalError: the database can't be reached.
+            ReceiverClosed: the receiver was closed before the call.
+            psycopg.OperationalError: the database is unreachable.
         """
         if self._consumer.is_closed:
             raise ReceiverClosed
@@ -127,7 +127,7 @@ class Receiver:
         return [_delivery(each, self._consumer) for each in taken]
 
     def close(self) -> None:
-        """End it, and the iteration that another thread is at. A signal handler may."""
+        """End the receiver, and any iteration in another thread. Safe in a signal handler."""
         self._consumer.close()
 
     def _fill(self) -> None:
@@ -137,10 +137,10 @@ class Receiver:
 
 
 class AsyncReceiver:
-    """What a Receiver is, in an event loop. `areceive` makes one.
+    """A Receiver for an event loop. `areceive` makes it.
 
-    It looks for messages in a thread of its own. A wait that is cancelled loses nothing: what
-    it leased after all is what the next one begins with.
+    It looks for messages in a thread of its own. A cancelled wait loses no message: the next wait
+    begins with the messages that the cancelled one has leased.
     """
 
     def __init__(self, consumer: PullClient, patience: float) -> None:
@@ -151,7 +151,7 @@ class AsyncReceiver:
 
     @property
     def next_due_in(self) -> timedelta | None:
-        """Where there was none: how long until one may be, being delayed or bound by a rate."""
+        """The time until a delayed or rate-limited message may be due, if none was due."""
         return self._consumer.next_due_in
 
     async def __aenter__(self) -> AsyncReceiver:
@@ -175,7 +175,7 @@ class AsyncReceiver:
                 await self.aclose()
 
     async def take(self) -> list[Delivery]:
-        """Do what `Receiver.take` does."""
+        """Do the same as `Receiver.take`."""
         if self._consumer.is_closed:
             raise ReceiverClosed
         await self._fill()
@@ -186,7 +186,7 @@ class AsyncReceiver:
         return [_delivery(each, self._consumer) for each in taken]
 
     async def aclose(self) -> None:
-        """End it, and the iteration that another coroutine is at."""
+        """End the receiver, and any iteration in another coroutine."""
         self._consumer.stop()
         await asyncio.to_thread(self._consumer.close)
         self._thread.shutdown(wait=False)

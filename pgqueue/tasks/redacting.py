@@ -1,7 +1,7 @@
-"""What is redacted of messages and events: by their tasks, and by the names of fields.
+"""Redact messages and events by the rules of their tasks, and by the names of fields.
 
-A task says it by its option `redact`. That holds for its messages wherever its code is known; the
-names of `PGQUEUE["REDACT"]` hold for all.
+A task declares its redacted arguments by its option `redact`. This rule applies to its messages
+wherever its code is known. The names of `PGQUEUE["REDACT"]` apply to all messages and events.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from pgqueue.values.escaping import logger_of
 logger = logger_of(__name__)
 
 RETURN = "return"
-"""Paths that begin with it lead into what the task returns. No argument can have this name."""
+"""The first part of a path into the return value. No argument can have this name."""
 TOO_DEEP = "[nested too deeply to be shown]"
 NOT_KEPT = "[not kept: the task is encrypted]"
-"""What is said in the place of an error's text."""
-NOT_LOOKED_THROUGH = "[not shown: the arguments are too large to look for what is redacted]"
-"""What is said in the place of an error's text."""
+"""The text in place of an error's own text."""
+NOT_LOOKED_THROUGH = "[not shown: the arguments are too large to search for redacted values]"
+"""The text in place of an error's own text."""
 MOST_BYTES = 4 * 2**20
-"""Of a run's arguments and results that are looked at for names of fields: 0.1 s."""
+"""The limit of a run's arguments and results that are searched for field names: 0.1 s."""
 LOOKED_THROUGH = 2**20
-"""Characters of the columns with such names that are looked through: 0.5 s."""
+"""The limit of characters that are parsed, of the columns with such names: 0.5 s."""
 to_text = partial(json.dumps, ensure_ascii=False, default=str)
 HARMLESS = (DecryptionFailed, MissingEncryptionKey)
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def fields() -> Redactor:
-    """Return what redacts by the names of fields alone: events, and messages without a task."""
+    """Return the redactor by field names alone, for events and for messages without a task."""
     return _by_names(settings().redact).others
 
 
 def rules(task: str) -> RedactionRules:
-    """Return what redacts messages of a task; "": raw ones."""
+    """Return the redaction rules for messages of a task; "": for raw messages."""
     found = _declared(task) if task else None
     return _by_names(settings().redact) if found is None else _rules_of(found)
 
 
 def everything(database: str) -> Redaction:
-    """Return what is redacted of all messages, by each task that this project declares or has run.
+    """Return the redaction rules of each task that this project declares or has run.
 
     Args:
-        database: the alias of the queue's.
+        database: the alias of the queue's database.
     """
-    # What declares tasks imports this, and may be imported before there are models.
+    # Modules that declare tasks import this one, perhaps before the models are loaded.
     from pgqueue.models import Total
 
     autodiscover_modules("tasks")
@@ -75,11 +75,11 @@ def everything(database: str) -> Redaction:
 
 
 def redacted_values(task: str, columns: Mapping[str, Any]) -> tuple[dict[str, Any], Hidden]:
-    """Return parsed JSON columns of a message, redacted, and what hides the same in other texts.
+    """Return a message's redacted columns, and the `Hidden` that removes the values from texts.
 
     Args:
         task: the name of the message's task; "": none.
-        columns: by name; None: they are null.
+        columns: parsed JSON columns by name; None: the column is null.
     """
     texts = {
         name: None if value is None else json.dumps(value, ensure_ascii=False)
@@ -93,11 +93,11 @@ def redacted_call(task: str, args: Any, kwargs: Any) -> tuple[Any, Any, Hidden]:
     """Return a schedule's arguments, redacted like its messages.
 
     Args:
-        task: its name.
+        task: the name of the schedule's task.
         args, kwargs: parsed JSON.
 
     Returns:
-        Both, and what hides the same values in other texts.
+        Both, and the `Hidden` that removes the redacted values from texts.
     """
     try:
         shown, hidden = redacted_values(task, {"payload": {"args": args, "kwargs": kwargs}})
@@ -107,13 +107,14 @@ def redacted_call(task: str, args: Any, kwargs: Any) -> tuple[Any, Any, Hidden]:
 
 
 def hiding(claim: Claim) -> Hidden:
-    """Return what hides the redacted values of a claimed message in texts.
+    """Return the `Hidden` that removes the redacted values of a claimed message from texts.
 
-    Of an encrypted message, it hides the texts of errors, and the local variables of their frames.
-    Of a task of pgqueue itself, it hides these variables: they are URLs and secrets of webhooks.
+    For an encrypted message, it hides the texts of errors and the local variables of their frames.
+    For a task of pgqueue itself, it hides these variables: they are URLs and secrets of webhooks.
 
-    A worker calls this for each failure while it holds leases: so this looks at a bounded part. Of
-    larger arguments and results it hides the texts of errors, where these may be redacted.
+    A worker calls this for each failure while it holds leases. So this searches a bounded number of
+    bytes. If the arguments and results are larger, and may have redacted values, the errors' texts
+    are hidden.
     """
     if _is_encrypted(claim):
         return EVERYTHING
@@ -122,12 +123,12 @@ def hiding(claim: Claim) -> Hidden:
 
 
 def hiding_of_events(events: Iterable[Any]) -> Hidden:
-    """Return what hides the redacted values of recorded events in texts."""
+    """Return the `Hidden` that removes the redacted values of recorded events from texts."""
     return hiding_of([], events)
 
 
 def hiding_of(claims: Iterable[Claim], events: Iterable[Any] = ()) -> Hidden:
-    """Return what hides the redacted values of both in texts."""
+    """Return the `Hidden` that removes the redacted values of both from texts."""
     return _hidden(chain(*map(_of_claim, claims), *map(_of_event, events)))
 
 
@@ -135,8 +136,8 @@ class RedactedColumn(NamedTuple):
     """A column that may have redacted values.
 
     Attributes:
-        size: its bytes, more or less.
-        text: returns it as JSON text.
+        size: the approximate number of its bytes.
+        text: a function that returns it as JSON text.
     """
 
     redactor: Redactor
@@ -162,7 +163,7 @@ def _hidden(parts: Iterable[RedactedColumn], *, keeps_locals: bool = True) -> Hi
 
 
 class Everything(Hidden):
-    """Hides all that errors say, but for those that can't quote what was decrypted."""
+    """Hides the texts of all errors, except of classes that never quote decrypted values."""
 
     def __init__(self, instead: str = NOT_KEPT) -> None:
         super().__init__((), keeps_locals=False)
@@ -172,15 +173,15 @@ class Everything(Hidden):
         return True
 
     def __call__(self, text: str) -> str:
-        """Return what stands in its place."""
+        """Return the text that replaces it."""
         return self._instead
 
     def shown(self, text: str) -> str:
-        """Return what stands in its place."""
+        """Return the text that replaces it."""
         return self._instead
 
     def said(self, error: BaseException) -> str:
-        """Return what an error says, if it can't quote."""
+        """Return the text of an error if its class never quotes values, else the replacement."""
         return str(error) if type(error) in HARMLESS else self._instead
 
 
@@ -200,8 +201,8 @@ def _is_encrypted(claim: Claim) -> bool:
 def _of_claim(claim: Claim) -> Iterator[RedactedColumn]:
     by = rules(claim.task)
     taken = [each for _, each in claim.taken]
-    # Where results stand matters only to places in the payload: the names of fields in them are
-    # looked for in each result, too.
+    # The places of results matter only to paths into the payload. Each result is searched for
+    # field names anyway.
     places = taken if by.payload.tree != NOWHERE else []
     size = len(claim.payload or b"") + sum(each.size for each in places)
     yield RedactedColumn(
@@ -214,7 +215,7 @@ def _of_claim(claim: Claim) -> Iterator[RedactedColumn]:
 
 
 def _payload_of(claim: Claim) -> str | bytes | None:
-    """Return a payload with the results that it took."""
+    """Return a payload with its parents' results filled in."""
     values = {id: each.plain for id, each in claim.taken}
     return to_text(filled(json.loads(claim.payload or b"null"), values))
 
@@ -226,10 +227,10 @@ def _of_event(event: Any) -> Iterator[RedactedColumn]:
 
 
 def check(task: Declaration[Any, Any]) -> None:
-    """Check that what a task redacts are arguments of its function.
+    """Check that the redacted paths of a task begin with arguments of its function.
 
     Raises:
-        InvalidTask: one is not.
+        InvalidTask: a path begins with another name.
     """
     parameters = _parameters(task.func, task.takes_context)
     if any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
@@ -261,7 +262,7 @@ def _rules(
     result = tree.pop(RETURN, NOWHERE)
     firsts: dict[str, Any] = {}
     for number, each in enumerate(_parameters(function, skip_first)):
-        # By its position, an argument has no name in the payload.
+        # A positional argument has no name in the payload.
         below = None if is_field(each.name) else tree.get(each.name, NOWHERE)
         if each.kind in POSITIONAL:
             firsts[f"[{number}]"] = below

@@ -10,10 +10,10 @@ from pgqueue.tasks.declaration import Declaration, tasks
 from pgqueue.values.discovery import import_declaring
 
 adopters: list[Callable[[str], Declaration[Any, Any] | None]] = []
-"""Each may know a task of another kind by its name. What it imports must not depend on the name."""
+"""Functions that find tasks of other kinds. Their imports must not depend on the given name."""
 
 schedulers: list[Callable[[], Iterable[tuple[Declaration[Any, Any], Schedule]]]] = []
-"""Each returns schedules that the project declares in another way, and their tasks."""
+"""Functions that return tasks with schedules which the project declares in another way."""
 
 
 def add(task: Declaration[Any, Any]) -> None:
@@ -40,10 +40,11 @@ def find(name: str) -> Declaration[Any, Any] | None:
     """Return the task of this name, importing the module of the project that declares it.
 
     Returns:
-        None: no task has this name here. Nothing else that has this name is imported or called.
+        None: no task has this name here. Another object of this name is neither imported nor
+        called.
 
     Raises:
-        Exception: the module's own, as it is imported.
+        Exception: the module's own error at its import.
     """
     if name not in tasks:
         import_declaring(name)

@@ -1,4 +1,4 @@
-"""What is known of a message: where it is, and what came of it."""
+"""The result of a message: its state, its return value and its errors."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ class TaskResult(Generic[T]):
     Attributes:
         task: the task it runs.
         id: its number, as text; '' until it is stored.
-        status: a `State` while it lives, an `Outcome` once it has ended.
-        enqueued_at: when it was stored, by the database's clock.
-        came_of: what enqueueing it came to: stored; existing or replaced, where its dedupe_key was
-            taken; or dropped, where its channel was full and drops what is beyond.
+        status: a `State` while it lives, an `Outcome` after it has ended.
+        enqueued_at: the time at which it was stored, by the database's clock.
+        came_of: the outcome of its enqueue: stored; existing or replaced, if its dedupe_key was
+            taken; dropped, if its channel was full and drops further messages.
     """
 
     __slots__ = ("_call", "_found", "came_of", "enqueued_at", "id", "status", "task")
@@ -91,22 +91,22 @@ class TaskResult(Generic[T]):
 
     @property
     def args(self) -> Sequence[Any]:
-        """The positional arguments. Of a message that was looked up, they are read at first use.
+        """The positional arguments. After a lookup, they are decoded at first use.
 
         Raises:
-            UnreadablePayload: they are another task's, or no key decrypts them.
+            UnreadablePayload: they belong to another task, or no key decrypts them.
             ObjectDoesNotExist: the row of a model instance is gone.
         """
         return self._arguments[0]
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
-        """The named arguments, read as `args` are."""
+        """The named arguments, decoded as `args` are."""
         return self._arguments[1]
 
     @property
     def stored_call(self) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments as they are stored: plain JSON. Of an encrypted message there are none."""
+        """The arguments as plain JSON, as they are stored; empty for an encrypted message."""
         plain = json.loads(self._found.payload if self._found else "null")
         found = plain if isinstance(plain, dict) else {}
         return list(found.get("args", [])), dict(found.get("kwargs", {}))
@@ -120,15 +120,15 @@ class TaskResult(Generic[T]):
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has ended, or is dead, and runs again only if it is replayed."""
+        """Whether the message has ended, or is dead and runs again only after a replay."""
         return isinstance(self.status, Outcome) or self.status is State.DEAD
 
     @property
     def return_value(self) -> T:
-        """What the task returned.
+        """The return value of the task.
 
         Raises:
-            TaskFailed: it has not succeeded, or not yet.
+            TaskFailed: the message has not succeeded, or not yet.
         """
         if self._found is None or self.status is not Outcome.SUCCEEDED:
             raise TaskFailed(f"{self!r} has no return value.")
@@ -145,27 +145,27 @@ class TaskResult(Generic[T]):
 
     @property
     def attempt(self) -> int:
-        """How often a worker took it."""
+        """The number of times that a worker claimed the message."""
         return self._found.attempt if self._found else 0
 
     @property
     def failures(self) -> int:
-        """How often it raised an error."""
+        """The number of runs that raised an error."""
         return self._found.failures if self._found else 0
 
     @property
     def started_at(self) -> datetime | None:
-        """When its last finished run began."""
+        """The start of its last finished run."""
         return of_project(self._found.started_at) if self._found else None
 
     @property
     def finished_at(self) -> datetime | None:
-        """When it ended."""
+        """The time at which it ended."""
         return of_project(self._found.finished_at) if self._found else None
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the producer wrote on it."""
+        """The metadata that the producer gave the message."""
         metadata: dict[str, Any] = json.loads(self._found.metadata if self._found else "{}")
         return metadata
 
@@ -178,9 +178,9 @@ class TaskResult(Generic[T]):
         self._note(_find(self.task, self.id, connections[self.task.alias]))
 
     def look(self) -> None:
-        """Look at the message, where it is stored, if it is there and this task's.
+        """Look at the message on the task's connection, if it exists and belongs to this task.
 
-        A role that may only enqueue may not: a refusal would end its transaction.
+        Does nothing for a role that may only enqueue: a refused query would abort its transaction.
         """
         with suppress(TaskResultDoesNotExist, TaskResultMismatch):
             if lookup.may_read(self.task.cursors):
@@ -191,19 +191,19 @@ class TaskResult(Generic[T]):
         await sync_to_async(self.refresh)()
 
     def wait(self, timeout: float | timedelta | None = None) -> TaskResult[T]:
-        """Wait until the message has ended, however that was, or is dead.
+        """Wait until the message has ended with any outcome, or is dead.
 
-        It is told by a notification, on one connection for all who wait in this process. It may
-        wait inside a transaction, but not for what that one has enqueued.
+        A notification ends the wait. All waits of this process share one connection for it. A
+        transaction may wait, but not for a message that it has enqueued itself.
 
         Args:
-            timeout: seconds or a timedelta; None: as long as it takes.
+            timeout: seconds or a timedelta; None: without a limit.
 
         Returns:
-            This result, refreshed: `status` and `return_value` say what came of it.
+            This result, refreshed: `status` and `return_value` are up to date.
 
         Raises:
-            WaitTimeout: it goes on.
+            WaitTimeout: the message goes on after the timeout.
             WaitInTransaction: the transaction that enqueues it is not committed.
             TaskResultDoesNotExist: it was rolled back, or its history was purged.
         """
@@ -220,7 +220,7 @@ class TaskResult(Generic[T]):
             promise.cancel()
         return self._as_promised(found)
 
-    async def await_(  # a `timeout`, as wait() has it: the error says what is late
+    async def await_(  # with a `timeout` as in wait(): its error names the late message
         self,
         timeout: float | timedelta | None = None,  # noqa: ASYNC109
     ) -> TaskResult[T]:
@@ -237,16 +237,16 @@ class TaskResult(Generic[T]):
         return await sync_to_async(self._as_promised)(found)
 
     def commit(self) -> None:
-        """Let a held message go, once the transaction commits.
+        """Release a held message, at the commit of the open transaction.
 
         Raises:
-            HoldExpired: it is not held: it was committed or abandoned, or its time ran out.
+            HoldExpired: the message was committed or abandoned before, or its hold has expired.
         """
         with borrow(self.task.alias) as connection:
             self._require_held(held.commit(connection, [self._number]))
 
     async def acommit(self) -> None:
-        """Let a held message go, from async code."""
+        """Release a held message, from async code."""
         await sync_to_async(self.commit)()
 
     def abandon(self) -> None:
@@ -263,7 +263,7 @@ class TaskResult(Generic[T]):
         await sync_to_async(self.abandon)()
 
     def extend_hold(self, *, for_: float | timedelta) -> None:
-        """Hold a held message for so long from now: seconds or a timedelta.
+        """Extend the hold to this time from now: seconds or a timedelta.
 
         Raises:
             HoldExpired: as `commit` does.
@@ -279,10 +279,10 @@ class TaskResult(Generic[T]):
     def cancel(self) -> bool:
         """End the message as cancelled; if it runs, ask its task to end.
 
-        A dead letter is left as it is: `Message.objects.filter(id=…).discard()` ends it for good.
+        A dead message stays as it is: `Message.objects.filter(id=…).discard()` ends it for good.
 
         Returns:
-            Whether there was anything to cancel. What had begun to run may still succeed.
+            Whether there was anything to cancel. A message that runs may still succeed.
         """
         with borrow(self.task.alias) as connection:
             ended, asked = cancel.cancel(connection, [self._number])
@@ -294,10 +294,10 @@ class TaskResult(Generic[T]):
 
     @property
     def _number(self) -> int:
-        """Its id.
+        """The message's id as a number.
 
         Raises:
-            TaskResultDoesNotExist: it has none.
+            TaskResultDoesNotExist: the message is not stored.
         """
         if not self.id:
             raise _not_stored(self.task)
@@ -316,7 +316,7 @@ class TaskResult(Generic[T]):
 
     def _as_promised(self, found: Found | None) -> TaskResult[T]:
         if found is None:
-            # Gone from where we look, too? Or only we can see it.
+            # The message is purged (refresh() raises), or only this transaction sees it.
             self.refresh()
             raise self._uncommitted()
         self._note(found)
@@ -352,8 +352,8 @@ def fetch(task: Declaration[Any, T], result_id: str | int) -> TaskResult[T]:
     """Look a message up by its id.
 
     Raises:
-        TaskResultDoesNotExist: there is none.
-        TaskResultMismatch: it is another task's.
+        TaskResultDoesNotExist: no message has the id.
+        TaskResultMismatch: the message belongs to another task.
     """
     return TaskResult.of(task, _find(task, result_id, connections[task.alias]))
 

@@ -22,12 +22,12 @@ _registered: list[Around] = []
 def around_runs(manager: Around) -> Around:
     """Surround each run in this process with a context manager.
 
-    The one that was registered first is the outermost.
+    The manager that was registered first is the outermost.
 
-    It is entered where the function is called: in its thread, or inside its coroutine. So the
-    function sees the context variables that the manager sets. The manager sees the error that the
-    function raises, but cannot suppress it. What the manager itself raises is logged, and changes
-    nothing about the run.
+    The manager is entered where the function is called: in its thread, or inside its coroutine. So
+    the function sees the context variables that the manager sets. The manager sees the error that
+    the function raises, but cannot suppress it. An error of the manager itself is logged, and does
+    not affect the run.
 
     Args:
         manager: takes the context of the run, and returns a context manager. Usable as a decorator.
@@ -42,12 +42,12 @@ def remove(manager: Around) -> None:
 
 
 def around(context: TaskContext) -> AbstractContextManager[None]:
-    """Return a context manager that enters all that are registered."""
+    """Return a context manager that enters all registered managers."""
     return _nested(context) if _registered else _Running(context)
 
 
 class _Running:
-    """Says which run is under way. A generator would cost each run three times as much."""
+    """Sets the current run. A generator-based manager would cost three times as much."""
 
     __slots__ = ("_context", "_token")
 

@@ -1,4 +1,4 @@
-"""Where schedules and tasks meet: what the project's code declares, and a tick's message."""
+"""Schedules of tasks: the schedules that the project's code declares, and a tick's message."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ from pgqueue.tasks.result import TaskResult
 
 
 def declared(database: str) -> list[DeclaredSchedule]:
-    """Return the schedules that the project has in its code, in the order of their names.
+    """Return the schedules that the project's code declares, sorted by name.
 
-    It imports the `tasks` modules of all apps, since that is where most are.
+    This imports the `tasks` modules of all apps, since most schedules are declared there.
 
     Args:
-        database: the alias of the one that they are to be stored in.
+        database: the alias of the database that stores these schedules.
 
     Raises:
-        InvalidSchedule: a task is unknown, its arguments don't fit, or two have the same name.
+        InvalidSchedule: a task is unknown, its arguments do not fit, or two schedules have the
+            same name.
     """
     autodiscover_modules("tasks")
     found = [_described(task, schedule) for task, schedule in _each() if task.alias == database]
@@ -96,7 +97,7 @@ def known(name: str) -> Task[Any, Any]:
     """Return the task of this name, importing its module.
 
     Raises:
-        UnknownTask: there is none.
+        UnknownTask: no task has this name.
     """
     task = find_task(name)
     if task is None:
@@ -105,10 +106,10 @@ def known(name: str) -> Task[Any, Any]:
 
 
 def check(row: models.Schedule) -> None:
-    """Say no to a schedule that no worker could do.
+    """Check that a worker can execute a schedule.
 
     Raises:
-        InvalidSchedule: there is no such time or task, or it can't be called so.
+        InvalidSchedule: the times are invalid, the task is unknown, or the arguments do not fit.
     """
     checked_name(row.name, least=1)
     rhythm_of(row.when, row.timezone)
@@ -125,11 +126,11 @@ def check(row: models.Schedule) -> None:
 
 
 def arguments(task: Task[Any, Any], args: str, kwargs: str) -> tuple[list[Any], dict[str, Any]]:
-    """Return what a schedule's row calls its task with.
+    """Return the arguments with which a schedule's row calls its task.
 
     Raises:
-        UnreadablePayload: these are no arguments, or not this task's.
-        InvalidArguments: they don't fit the function.
+        UnreadablePayload: the texts are no arguments, or belong to another task.
+        InvalidArguments: the arguments do not fit the function.
         ObjectDoesNotExist: the row of a model instance is gone.
     """
     found = task.codec.decode(f'{{"args": {args}, "kwargs": {kwargs}}}')
@@ -149,26 +150,26 @@ def enqueue(
     """Store the message of a tick, in the transaction of `connection`.
 
     Raises:
-        UnknownTask: no task has its name here.
-        PGQueueError: it can't be enqueued so.
+        UnknownTask: no task has the schedule's task name here.
+        PGQueueError: the task refuses the arguments or options.
     """
     metadata = {"schedule": scheduled.name, "tick": tick.isoformat()}
     return _enqueue(scheduled, metadata, connection=connection)
 
 
 def run(name: str, *, database: str | None = None) -> TaskResult[Any]:
-    """Enqueue the message of a schedule now, whatever time it is, and whether or not it is paused.
+    """Enqueue the message of a schedule now, between its ticks and even if it is paused.
 
-    Its ticks stay what they are. Where the schedule skips ticks while an earlier message waits or
-    runs, and one does, that is returned (its `came_of` is "existing").
+    Its ticks do not change. If the schedule skips ticks while an earlier message waits or runs,
+    the earlier message is returned (its `came_of` is "existing").
 
     Args:
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        InvalidSchedule: there is none of this name.
-        UnknownTask: no task has its name here.
-        PGQueueError: it can't be enqueued so.
+        InvalidSchedule: no schedule has this name.
+        UnknownTask: no task has the schedule's task name here.
+        PGQueueError: the task refuses the arguments or options.
     """
     alias = database or settings().database
     with needing_tables(alias):
@@ -195,12 +196,12 @@ def _enqueue(scheduled: Scheduled, metadata: Mapping[str, str], **where: Any) ->
     args, kwargs = arguments(task, scheduled.args, scheduled.kwargs)
     result = task.using(**options).enqueue(*args, **kwargs)
     if result.came_of == "dropped":
-        raise ChannelFull("Its channel is full, and drops what is beyond.")
+        raise ChannelFull("The message was dropped: its channel is full, and drops new messages.")
     return result
 
 
-# While a message lives no second one has its dedupe key; and in a lane of its own, in order, one
-# waits for the other. Both are the schedule's own, so that no producer makes it wait.
+# "skip": while a message lives, no second one may have its dedupe key. "one": in an ordered lane,
+# one message waits for the other. Key and lane belong to the schedule, so no producer delays it.
 OVERLAPS: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "allow": lambda own: {},
     "skip": lambda own: {"dedupe_key": own, "dedupe_for": None, "on_conflict": "return"},

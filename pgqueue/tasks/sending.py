@@ -39,35 +39,37 @@ def send(
 ) -> int | None:
     """Store a raw message, for a receiver of `channel`, or for the channel's handler.
 
-    It is part of the transaction that is open on the queue's database, or on `connection`: it
-    is seen when that commits, and vanishes with it.
+    The message is part of the transaction that is open on the queue's database, or on
+    `connection`. Receivers see it after the commit, and a rollback removes it.
 
     Args:
-        payload: anything JSON has a word for, and dates, Decimals, UUIDs, sets and their like.
-        body: bytes of any format. A message may have both, or neither.
+        payload: any JSON value, or dates, Decimals, UUIDs, sets and similar values.
+        body: bytes of any format. A message may have both a payload and a body, or neither.
         key: the sub-queue inside the channel; keys take turns.
         priority: -100 to 100; higher first within a key.
         run_after: an aware datetime, or seconds or a timedelta from now.
-        expires_at: an aware datetime at which it ends unless it was received before.
+        expires_at: an aware datetime at which the message ends unless it was received before.
         ttl: the same as seconds or a timedelta from now.
-        ordered: messages of a key that are ordered are received one at a time, in the order
+        ordered: the ordered messages of a key are received one at a time, in the order in which
             their transactions committed.
-        dedupe_key: no second message on the channel has it, as long as the first one lives.
-        dedupe_for: seconds or a timedelta for which it is remembered beyond that.
-        on_conflict: what to do where another one has it: "return" its id; "replace" it, if it
-            was not received yet; or "raise" DuplicateMessage.
-        hold_for: seconds or a timedelta to be committed in; until then it is not received.
+        dedupe_key: while the message lives, no second message on the channel may have this key.
+        dedupe_for: seconds or a timedelta from now. The dedupe_key is remembered for this time even
+            if the message ends sooner.
+        on_conflict: the reaction to a second message with the same dedupe_key: "return" the first
+            one's id; "replace" the first one, if it was not received yet; "raise" DuplicateMessage.
+        hold_for: seconds or a timedelta. The message is held, and not received, until it is
+            committed within this time.
         metadata: a dict that travels with the message.
-        max_attempts: failures after which it is dead; None: as `PGQUEUE` says.
+        max_attempts: the number of failures after which it is dead; None: as `PGQUEUE` says.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
-        connection: one of psycopg's to send on, another framework's for example.
+        connection: a psycopg connection to send on, for example of another framework.
 
     Returns:
-        The message's id; that of the one that has its dedupe key; or None, where it was dropped
-        because the channel is full and says so.
+        The message's id, or the id of an earlier message with the same dedupe key. None: the
+        channel is full, and its policy drops new messages.
 
     Raises:
-        InvalidMessage: an option is unknown or can't be, or the payload can't be stored.
+        InvalidMessage: an option is unknown or invalid, or the payload is not storable.
         PayloadTooLarge: the payload or the body takes more than 16 MiB.
         ChannelFull: a policy's max_size is reached.
         DuplicateMessage: another message has its dedupe key.
@@ -116,22 +118,22 @@ def send_many(
     Without bodies and dedupe keys, 10 000 at a time by COPY.
 
     Args:
-        key, dedupe_key: functions of the payload; of the body, where there are only those.
-        options: those of `send`, the same for all.
+        key, dedupe_key: functions of the payload; of the body, where there are only bodies.
+        options: the options of `send`, the same for all messages.
 
     Returns:
-        What `send` does for each, in this order.
+        The return value of `send` for each message, in this order.
 
     Raises:
-        ValueError: there are not as many bodies as payloads.
-        Exception: what `send` does, for any of them.
+        ValueError: the numbers of bodies and payloads differ.
+        Exception: each error of `send`, for any message.
     """
     outbox = _Outbox(channel, options, database, connection)
     key_of = key if callable(key) else lambda _: key
     dedupe_key_of = dedupe_key or (lambda _: None)
     pairs = _pairs(payloads, bodies)
     ids: list[int | None] = []
-    # These go out together: others are waited for in the order of all the keys.
+    # These go out together, so that locks are taken in the order of all keys.
     count = None if dedupe_key or options.get("ordered") else BATCH
     with outbox.together():
         while batch := list(islice(pairs, count)):
@@ -179,7 +181,7 @@ def _pairs(
 
 
 class _Outbox:
-    """Where raw messages are stored, and what they have in common."""
+    """Stores raw messages of one channel that share their options."""
 
     def __init__(
         self,
@@ -198,7 +200,7 @@ class _Outbox:
         self._common = _common(given, None if connection else running_in(self._alias))
 
     def together(self) -> AbstractContextManager[Any]:
-        """Store all or none of what is stored in the block."""
+        """Store all messages of the block, or none."""
         if self._connection is None:
             return transaction.atomic(using=self._alias)
         return Tuples(self._connection).atomic()
@@ -211,7 +213,7 @@ class _Outbox:
         keys: Sequence[str],
         dedupe_keys: Sequence[str | None],
     ) -> list[int | None]:
-        """Store a message for each payload; return their ids."""
+        """Store a message for each payload, and return their ids."""
         what = f"the payload for the channel {self._channel!r}"
         for key, dedupe_key in zip(keys, dedupe_keys, strict=True):
             checked_message({"key": key, "dedupe_key": dedupe_key})
@@ -242,7 +244,7 @@ class _Outbox:
             if self._connection is not None:
                 return engine.enqueue(Tuples(self._connection), common, **messages)
             django = connections[self._alias]
-            with django.wrap_database_errors:  # Django's cursors do, but for COPY
+            with django.wrap_database_errors:  # Django's cursors do this, except for COPY
                 return engine.enqueue(django, common, **messages)
 
 

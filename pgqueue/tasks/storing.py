@@ -1,8 +1,8 @@
 """Store messages of several tasks in one transaction, in few statements and without deadlocks.
 
 Transactions that take several locks deadlock if each waits for a lock of the other. Here all locks
-are taken in one order (Havender, 1968): ordered lanes, lanes and channels of limited size, and last
-the messages with dedupe keys; within each kind, by name.
+are taken in one order (Havender, 1968): first ordered lanes, then lanes and channels of limited
+size, last messages with dedupe keys. Within each kind, locks are taken by name.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def lock(connection: Cursors, results: Iterable[TaskResult[Any]]) -> None:
 def together(
     results: Iterable[R], *, apart: Callable[[R], Hashable] = lambda result: None
 ) -> Iterator[list[R]]:
-    """Yield the messages that go out together, whose tasks differ in nothing but their keys.
+    """Yield the batches of messages that go out together: their tasks differ only in their keys.
 
-    Those with dedupe keys come last and in the order of these, since storing one waits for an open
-    transaction that stored the same key.
+    Messages with dedupe keys come last, in the order of their keys. To store such a message, a
+    transaction waits for each open transaction that stored the same key.
 
     Args:
-        apart: what else messages must have in common.
+        apart: a function of the message. Messages of a batch share its return value, too.
     """
     plain: defaultdict[Hashable, list[R]] = defaultdict(list)
     deduplicated: list[tuple[tuple[str, str], Hashable, R]] = []
@@ -103,15 +103,15 @@ def store(
     flow_id: int | None = None,
     waits: bool = False,
 ) -> Sequence[R]:
-    """Store messages, and note in their results where they are.
+    """Store messages, and set their ids and states in their results.
 
     Args:
         results: at least one; the tasks of all have the same `shared`.
-        ids: reserved ones, as many as results; None: the next ones.
-        payloads: their arguments, encoded; None: they are encoded here.
-        flow_id: the flow that they are part of. Its other messages come next, so that nobody is
-            told yet that they are stored.
-        waits: they are held until others of the flow have ended.
+        ids: reserved ids, one for each result; None: the next free ids.
+        payloads: the encoded arguments; None: this function encodes them.
+        flow_id: the flow that the messages are part of. The flow's other messages follow, so
+            `on_stored` is not called yet.
+        waits: whether the messages wait for parents.
 
     Raises:
         InvalidArguments, ChannelFull, DuplicateMessage: as `enqueue` does.
@@ -150,8 +150,8 @@ def _store(
     if task.enqueue_on_commit:
         _store_on_commit(task, results, partial(store, payloads=list(texts)))
     else:
-        # The rest is encoded as they go out; but not where that may run the user's code,
-        # which may ask the same database. The first looks at the function's hints.
+        # The rest is encoded while the messages go out, except where encoding may run the user's
+        # code, which may query the same database. The first one resolves the function's hints.
         ready = [next(texts)] if _are_scalars(results) else guard.call(list, texts)
         _note(task, results, _run(task, partial(store, payloads=chain(ready, texts))))
     if any(map(signals.task_enqueued.has_listeners, {each.task for each in results})):
@@ -177,7 +177,7 @@ def _store_on_commit(
     on_commit = task.enqueue_on_commit
     alias = on_commit if isinstance(on_commit, str) else task.alias
     ids: list[int] | None = None
-    if not task.ordered:  # those get theirs when it is their turn
+    if not task.ordered:  # ordered messages get their ids in the order of the commits
         ids = _run(task, partial(engine.reserve, count=len(results)))
         for result, id in zip(results, ids or [], strict=True):
             result.id = str(id)
@@ -192,27 +192,27 @@ def _store_on_commit(
 
 
 def _run(task: Declared, verb: Callable[..., Any]) -> Any:
-    """Run a verb of the engine on Django's connection, as a query of Django's would."""
+    """Run a verb of the engine on the task's connection, with Django's database errors."""
     with needing_tables(task.alias):
         if task.connection is not None:
             return verb(Tuples(task.connection))
         connection = connections[task.alias]
-        with connection.wrap_database_errors:  # Django's cursors do, but for COPY
+        with connection.wrap_database_errors:  # Django's cursors do this, except for COPY
             return verb(connection)
 
 
 def atomic(task: Declared) -> AbstractContextManager[Any]:
-    """Open a transaction, or a savepoint, where the task's messages are stored."""
+    """Open a transaction, or a savepoint, on the connection that stores the task's messages."""
     if task.connection is not None:
         return Tuples(task.connection).atomic()
     return transaction.atomic(using=task.alias)
 
 
 def _note(task: Declared, results: Results, stored: engine.Enqueued) -> None:
-    """Write down what became of messages.
+    """Write the outcome of the enqueue into the results.
 
     Raises:
-        DuplicateMessage: one was there already, and that is not to be.
+        DuplicateMessage: a message with the dedupe key exists, and on_conflict is "raise".
     """
     for result, id, came_of in zip(results, stored.ids, stored.came_of, strict=True):
         result.id = "" if id is None else str(id)
@@ -239,7 +239,7 @@ def _common(task: Declared, sending: tracing.Sending) -> engine.Common:
 
 
 def _keys(results: Results) -> tuple[list[str], list[str | None]]:
-    """Return the keys and the dedupe keys of messages that are to be stored."""
+    """Return the keys and the dedupe keys of new messages."""
     return (
         [each.task.key_of(each.args, each.kwargs) for each in results],
         [each.task.dedupe_key_of(each.args, each.kwargs) for each in results],

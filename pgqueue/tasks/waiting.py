@@ -1,8 +1,8 @@
-"""Wait for results, on this process's listening connection, however many are waited for.
+"""Wait for any number of results on this process's one listening connection.
 
-A waiter row announces the wait, so that the end of the message is notified. A transaction that was
-writing the end just then may not have seen the row: so each message is looked at again, first after
-10 ms, then after twice as long each time up to the poll interval. That also finds an end whose
+A waiter row announces the wait, so that the end of the message is notified. A transaction that
+writes the end at the same time may not see the row. So this polls each message, first after 10 ms,
+then after twice as long each time, up to the poll interval. The polls also find an end whose
 notification was lost.
 """
 
@@ -34,7 +34,7 @@ from pgqueue.threads.service import NO_NAP
 
 SHORTEST_NAP = timedelta(milliseconds=10)
 DEAF_NAP = timedelta(seconds=0.5)
-"""The longest nap behind a transaction pooler, where notifications don't arrive."""
+"""The longest nap behind a transaction pooler, where notifications do not arrive."""
 RENEW_EVERY = timedelta(minutes=1)
 LASTING = 3 * RENEW_EVERY
 Promise = Future["Found | None"]
@@ -42,7 +42,7 @@ Promise = Future["Found | None"]
 
 @dataclass(slots=True, eq=False)
 class Awaited:
-    """A message, the promises to those who wait for it, and when it is looked at next."""
+    """An awaited message: the promises of its waits, and the time of its next poll."""
 
     nap: timedelta
     promises: list[Promise] = field(default_factory=list)
@@ -51,9 +51,9 @@ class Awaited:
 
 
 def ended(alias: str, id: int) -> Promise:
-    """Promise the message as it is found once it has ended, or is dead.
+    """Return a promise of the message, kept when the message has ended or is dead.
 
-    Cancelling the promise ends the wait. Its result is None if the message can't be seen: the
+    Cancelling the promise ends the wait. Its result is None if the message is not visible: the
     transaction that enqueued it is not committed, or the message was purged.
     """
     with _lock:
@@ -64,7 +64,7 @@ def ended(alias: str, id: int) -> Promise:
 
 
 class AwaitedMessages:
-    """The messages in one database that this process waits for, until there are none."""
+    """The messages in one database that this process waits for."""
 
     def __init__(self, alias: str) -> None:
         self._alias = alias
@@ -91,14 +91,14 @@ class AwaitedMessages:
         self._subscription.wake()
 
     def _hear(self, notification: str | None) -> None:
-        """Look at the message that has ended; at all, if notifications may have been missed."""
+        """Poll the message that has ended, or all messages if notifications may have been lost."""
         ids = self._awaited if notification is None else [int(notification)]
         for id in ids:
             if id in self._awaited:
                 self._look_in(NO_NAP, id)
 
     def _look(self, connection: psycopg.Connection[Any]) -> timedelta:
-        """Look at every message whose turn it is; return how long none is due."""
+        """Poll the messages that are due, and return the time until the next poll."""
         self._withdraw(connection)
         self._receive()
         is_deaf = is_pooled(connection)
@@ -128,12 +128,12 @@ class AwaitedMessages:
     def _receive(self) -> None:
         while self._coming:
             id, promise = self._coming.popleft()
-            if not promise.done():  # nor would it leave a second time
+            if not promise.done():  # a cancelled promise has left already
                 self._awaited.setdefault(id, Awaited(SHORTEST_NAP)).promises.append(promise)
                 self._look_in(NO_NAP, id)
 
     def _due(self, longest: timedelta) -> set[int]:
-        """Return what is to be looked at now, and will be again after its nap."""
+        """Return the ids of the messages to poll now, and plan their next polls."""
         due, now = set(), monotonic()
         while self._looks and self._looks[0][0] <= now:
             look_at, id = heapq.heappop(self._looks)
@@ -151,7 +151,7 @@ class AwaitedMessages:
                 promise.set_result(found)
 
     def _announce(self, connection: psycopg.Connection[Any], ids: set[int]) -> None:
-        """Insert waiter rows where there are none yet, and look again: some may have ended."""
+        """Insert missing waiter rows, and poll again: some messages may have ended meanwhile."""
         new = [id for id in ids if self._awaited[id].row is None]
         if not new:
             return
@@ -171,7 +171,7 @@ class AwaitedMessages:
             wait.renew(connection, rows, lasting=LASTING)
 
     def _pause(self) -> timedelta:
-        """Return how long there is nothing to do; end if nothing is waited for any more."""
+        """Return the time until the next poll; end the subscription if no message is awaited."""
         if self._awaited:
             return timedelta(seconds=max(0, self._looks[0][0] - monotonic()))
         with _lock:
@@ -186,7 +186,7 @@ RESULTS = Topic(notifications.RESULTS)
 
 _lock = threading.Lock()
 _open: dict[tuple[int, str], AwaitedMessages] = {}
-"""By process, too: a forked child has no thread that waits."""
+"""Keyed by process, too: a forked child does not inherit the listener's thread."""
 
 if hasattr(os, "register_at_fork"):
     # If another thread held the lock at the fork, it would stay locked in the child for ever.

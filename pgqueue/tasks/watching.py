@@ -1,7 +1,7 @@
-"""See what happens to the messages of a channel as it happens.
+"""Watch the life of a channel's messages by notices in real time.
 
-All watches of a process share its one listening connection, which looks up by a notice's channel
-which of them it is for.
+All watches of a process share its one listening connection. It passes each notice to the watches
+of the notice's channel.
 """
 
 from __future__ import annotations
@@ -30,15 +30,14 @@ NoticeKind = Literal["created", "started", "deferred", "ended", "replayed"]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What happened to a message.
+    """A change of a message's state.
 
     Attributes:
-        event: *created*: it was stored. *started*: a worker took it. *deferred*: its run is over,
-            and there will be another. *ended*: it left the queue, or is dead. *replayed*: it was
-            dead, and begins again.
-        outcome: of what ended, how: succeeded, dead, cancelled, discarded or expired. Of what was
-            deferred, why, if something went wrong: failed (it raised an error) or lost (its worker
-            died). Else None.
+        event: *created*: the message was stored. *started*: a worker claimed it. *deferred*: its
+            run is over, and another run will follow. *ended*: it left the queue, or is dead.
+            *replayed*: it was dead, and starts again.
+        outcome: for *ended*: succeeded, dead, cancelled, discarded or expired. For *deferred*
+            after a fault: failed (the run raised an error) or lost (its worker died). Else None.
     """
 
     channel: str
@@ -53,7 +52,7 @@ NOTICE_FIELDS = [field.name for field in fields(Notice)]
 def _read(text: str) -> tuple[str, Notice]:
     """Return the channel and the notice of a notification."""
     told = json.loads(text)
-    # A later version may tell more.
+    # A later version may send further fields.
     known = {name: told[name] for name in NOTICE_FIELDS if name in told}
     return told["channel"], Notice(**{**known, "id": str(told["id"])})
 
@@ -62,9 +61,9 @@ NOTICES = Topic(notifications.NOTICES, read=_read)
 
 
 class Watch:
-    """The notices of a channel, from when it is opened until it is closed; any thread may do that.
+    """The notices of a channel while the watch is open. Any thread may open and close it.
 
-    `with` opens and closes it; so does a loop, of one that is not open.
+    A `with` opens and closes the watch. A loop over a watch that is not open does so, too.
     """
 
     def __init__(self, channel: str, database: str) -> None:
@@ -110,7 +109,7 @@ class Watch:
                 yield notice
 
     def close(self) -> None:
-        """Hear no more. Loops end when they have yielded what came until now."""
+        """Stop listening. Loops end when they have yielded the notices that came before."""
         subscription, self._subscription = self._subscription, None
         if subscription:
             subscription.close()
@@ -139,9 +138,9 @@ class Watch:
 
 
 class Mailbox:
-    """Notices that came, and promises to those who wait for the next one.
+    """A queue of notices, and the promises of the waits for the next notice.
 
-    It is not bounded: a loop that is slow delays neither the listener nor other watches.
+    It is not bounded, so that a slow loop delays neither the listener nor other watches.
     """
 
     def __init__(self) -> None:
@@ -151,13 +150,13 @@ class Mailbox:
         self._is_closed = False
 
     def put(self, notice: Notice) -> None:
-        """Add what came."""
+        """Add a notice."""
         with self._lock:
             self._notices.append(notice)
             self._keep_promises()
 
     def take(self) -> Future[Notice | None]:
-        """Promise the next one; None: there is none, and it is closed."""
+        """Return a promise of the next notice; None: the mailbox is empty and closed."""
         promise: Future[Notice | None] = Future()
         with self._lock:
             self._promises.append(promise)
@@ -165,34 +164,34 @@ class Mailbox:
         return promise
 
     def close(self) -> None:
-        """End all waits: nothing more will come."""
+        """End all waits: no further notice will come."""
         with self._lock:
             self._is_closed = True
             self._keep_promises()
 
     def _keep_promises(self) -> None:
         while self._promises and (self._notices or self._is_closed):
-            # A wait may have been cancelled: then the notice is for the next one.
+            # If a wait was cancelled, the next wait gets the notice.
             if (promise := self._promises.popleft()).set_running_or_notify_cancel():
                 promise.set_result(self._notices.popleft() if self._notices else None)
 
 
 def watch(channel: str, *, database: str | None = None) -> Watch:
-    """Yield a `Notice` of each thing that happens to the channel's messages, as it happens.
+    """Yield a `Notice` for each change of state of the channel's messages, in real time.
 
         for notice in watch("mail"): ...
         async for notice in watch("mail"): ...
 
-    Notices are switched on for a channel by its `watched`. A watch yields those of transactions
-    that commit while it listens, in the order of the commits: none from before, and none from while
-    the connection was lost.
+    The `watched` setting of a channel switches its notices on. A watch yields the notices of
+    transactions that commit while it listens, in the order of the commits. It yields no notices
+    from before, and none from the time of a lost connection.
 
     Args:
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        ChannelNotWatched: as the loop, or a `with`, begins: notices of the channel are off.
+        ChannelNotWatched: at the start of the loop or `with`: notices of the channel are off.
         NothingToHear: a transaction pooler is in between.
-        NotMigrated: the database lacks our tables, or has old ones.
+        NotMigrated: the database lacks pgqueue's tables, or has old ones.
     """
     return Watch(channel, database or settings().database)

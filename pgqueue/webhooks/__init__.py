@@ -1,4 +1,4 @@
-"""Webhooks: events that are posted to URLs, signed, until they are taken."""
+"""Webhooks: signed posts of events to URLs, retried until the endpoint accepts them."""
 
 from pgqueue.webhooks.bodies import serializer
 from pgqueue.webhooks.operations import (

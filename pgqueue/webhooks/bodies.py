@@ -1,4 +1,4 @@
-"""What is posted: an event, or a list of them, as JSON, as CloudEvents, or as a function says."""
+"""The bodies of posts: an event or a list, as JSON, as CloudEvents, or by a serializer."""
 
 from __future__ import annotations
 
@@ -26,21 +26,22 @@ _declared: dict[str, Serializer] = {}
 
 
 class Body(NamedTuple):
-    """What a post contains, and what that is."""
+    """The content of a post, and its content type."""
 
     content: bytes
     kind: str
 
 
 def serializer(function: F) -> F:
-    """Declare a function that makes the bodies of webhooks: of a list of events, one without batch.
+    """Declare a function that makes the bodies of webhooks.
 
         @webhooks.serializer
         def as_csv(events):
             return "".join(f"{each.position},{each.topic}\\n" for each in events), "text/csv"
 
-    It returns the body, bytes or text, and its content type. A webhook stores its name, and workers
-    call only functions that are declared.
+    It takes a list of events; without batch, the list has one event. It returns the body, as bytes
+    or text, and its content type. A webhook stores its name, and workers call only declared
+    functions.
 
     Raises:
         InvalidWebhook: it is no function at the top of a module.
@@ -53,26 +54,25 @@ def serializer(function: F) -> F:
 
 
 def find(name: str) -> Serializer:
-    """Return the declared function of this name, importing the module of the project that has it.
+    """Return the declared function of this name, importing its module of the project.
 
     Raises:
-        InvalidWebhook: there is none.
+        InvalidWebhook: no such function is declared.
     """
     if name not in _declared:
         import_declaring(name)
     if name not in _declared:
         raise InvalidWebhook(
-            f"serializer: no function is named {shown(name)} here, and declared by "
-            "@webhooks.serializer."
+            f"serializer: no function named {shown(name)} is declared by @webhooks.serializer here."
         )
     return _declared[name]
 
 
 def name_of(given: Serializer | str | None) -> str:
-    """Return the name of a serializer that a webhook may have; "": none.
+    """Return the name of a declared serializer; "": none is given.
 
     Raises:
-        InvalidWebhook: it is not declared.
+        InvalidWebhook: the serializer is not declared.
     """
     if given is None or given == "":
         return ""
@@ -89,8 +89,8 @@ def serialized(name: str, events: Sequence[RecordedEvent]) -> Body:
     """Return the body that a declared function makes.
 
     Raises:
-        InvalidWebhook: there is none of this name, or what it returned is no body.
-        Exception: its own.
+        InvalidWebhook: no function of this name is declared, or its return value is no body.
+        Exception: the function's own error.
     """
     made: Any = find(name)(list(events))
     try:
@@ -116,7 +116,7 @@ def plain(events: Sequence[RecordedEvent], *, is_batch: bool) -> Body:
 
 
 def _plain(event: RecordedEvent) -> dict[str, Any]:
-    # Not its metadata: who acted is nobody else's business.
+    # Not its metadata: the actor must not leave the project.
     return {
         "type": event.topic,
         "timestamp": _time(event),
@@ -139,7 +139,7 @@ def _cloudevent(event: RecordedEvent, source: str) -> dict[str, Any]:
     subject = {"subject": event.key} if event.key else {}
     return {
         "specversion": "1.0",
-        # A test has no position.
+        # The event of a test has no position.
         "id": event.unique_id if event.position else f"test-{_time(event)}",
         "source": source,
         "type": event.topic,
@@ -155,7 +155,7 @@ def _time(event: RecordedEvent) -> str:
 
 
 class _Encoder(DjangoJSONEncoder):
-    """Writes for others what only we would know by its tag."""
+    """Writes types as plain JSON that pgqueue itself stores with a tag."""
 
     def default(self, o: Any) -> Any:
         if isinstance(o, bytes):

@@ -1,4 +1,4 @@
-"""The tasks that post to webhooks: an event each, or a list of them."""
+"""The tasks that post events to webhooks, one by one or as lists."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 CHANNEL = "webhooks"
 TEST = "webhook_test"
-"""In the metadata of a message: it is sent whatever holds for the webhook."""
+"""The key in a message's metadata that marks a test: it is posted even if the webhook is paused."""
 COMPRESSED_FROM = 1024
 AGENT = f"pgqueue/{__version__}"
 GONE, UNPROCESSABLE = 410, 422
 LOOK_AGAIN, LOOK_AGAIN_AT_MOST = 60.0, 3600.0
-"""Seconds until a delivery looks whether its webhook is paused still; doubled each time."""
+"""Seconds until a delivery checks whether its webhook is still paused; doubled each time."""
 LONGEST_WAIT = timedelta(days=1)
-"""That an endpoint may ask for."""
+"""The longest wait that an endpoint may request."""
 REDACTED_FROM = 6
-"""Characters of a header's value that a response must not repeat into history."""
+"""The length from which a header's value is redacted in a stored response."""
 
 
 def patience(error: BaseException, result: Any) -> Any:
-    """Return how long a delivery waits: as its webhook says, and no less than was asked for."""
+    """Return the wait of a delivery: its webhook's backoff, or the endpoint's request if longer."""
     if isinstance(error, WebhookDisabled):
         return None
     delay = (getattr(error, "backoff", None) or settings().webhooks.backoff)(error, result)
@@ -83,11 +83,11 @@ def _deliver(
 
 
 def _check(target: WebhookTarget, context: TaskContext) -> None:
-    """Go on only if the webhook is to be posted to.
+    """Check that the webhook is enabled, and is not paused.
 
     Raises:
-        WebhookDisabled: it is not.
-        Defer: not now.
+        WebhookDisabled: the webhook is disabled.
+        Defer: the webhook is paused.
     """
     if not target.enabled:
         raise WebhookDisabled
@@ -109,7 +109,7 @@ def _body(target: WebhookTarget, events: Sequence[RecordedEvent], *, is_batch: b
 
 def _post(target: WebhookTarget, id: str, body: Body) -> Response:
     try:
-        # Others need no urllib3.
+        # Imported here: projects without webhooks need no urllib3.
         from pgqueue.webhooks.sending import post
     except ImportError as error:
         raise ImportError("Webhooks need urllib3: pip install 'pgqueue[webhooks]'.") from error
@@ -119,7 +119,7 @@ def _post(target: WebhookTarget, id: str, body: Body) -> Response:
         "content-type": body.kind,
         **tracing.headers(),
         **target.headers,
-        # What is signed is what a receiver has after it has decompressed it.
+        # The signature covers the uncompressed body: a receiver decompresses it first.
         **webhook_signing.headers(id, time.time(), content, target.signing_keys),
     }
     if target.gzip and len(content) >= COMPRESSED_FROM:
@@ -136,12 +136,12 @@ def _post(target: WebhookTarget, id: str, body: Body) -> Response:
 
 
 def _judged(target: WebhookTarget, response: Response, *, is_test: bool) -> dict[str, Any]:
-    """Return what is kept of a success; raise what any other status means.
+    """Return the stored result of a success; raise an error for any other status.
 
     Raises:
-        Discard: the endpoint will never take it.
-        WebhookDisabled: it will never take anything.
-        DeliveryFailed: it may take it later.
+        Discard: the endpoint will never accept this delivery.
+        WebhookDisabled: the endpoint will never accept any delivery.
+        DeliveryFailed: the endpoint may accept the delivery later.
     """
     excerpt = _redacted(target, response.excerpt)
     said = f"HTTP {response.status} after {response.seconds * 1000:.0f} ms"
@@ -165,13 +165,13 @@ def _judged(target: WebhookTarget, response: Response, *, is_test: bool) -> dict
 
 
 def _redacted(target: WebhookTarget, excerpt: str) -> str:
-    """Return a response without what it repeats of the request's headers."""
+    """Return a response without the values of the request's headers."""
     known = {part for value in target.headers.values() for part in (value, *value.split())}
     for part in sorted(known, key=len, reverse=True):
         if len(part) < REDACTED_FROM:
             continue
         excerpt = excerpt.replace(part, "…")
-        # An excerpt may end within it.
+        # An excerpt may end within a value.
         sizes = range(len(part) - 1, REDACTED_FROM - 1, -1)
         if size := next((size for size in sizes if excerpt.endswith(part[:size])), 0):
             excerpt = f"{excerpt[:-size]}…"
@@ -179,10 +179,10 @@ def _redacted(target: WebhookTarget, excerpt: str) -> str:
 
 
 def wait_of(retry_after: str | None) -> timedelta | None:
-    """Return how long an endpoint asks to be left alone: seconds, or a date of HTTP.
+    """Return the wait that an endpoint requests, as seconds or as an HTTP date.
 
     Returns:
-        None: it does not, or nobody knows what it means.
+        None: the endpoint requests no wait, or the header is invalid.
     """
     text = (retry_after or "").strip()
     if text.isascii() and text.isdecimal():

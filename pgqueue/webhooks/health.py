@@ -1,8 +1,8 @@
-"""Note whether endpoints answer, and pause the webhooks of those that have not for long.
+"""Note whether endpoints answer, and pause a webhook whose endpoint has failed for long.
 
-A row is written when an endpoint begins to fail, and when it has recovered; between these, while
-it fails, at most once a second by each process: all deliveries to an endpoint fail at once, and
-must not queue for its row.
+A row is written when an endpoint begins to fail, and when it has recovered. In between, each
+process writes it at most once a second: all deliveries to an endpoint fail at once, and must not
+queue for its row.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from pgqueue.webhooks.targets import WebhookTarget
 
 NOTE_EVERY = 1.0  # seconds
 LEAST = 5
-"""Failures in a row that were noted before a webhook is paused: an old one and a new one are no
-outage."""
+"""The number of noted failures in a row before a webhook is paused: an old failure and a new one
+are no outage."""
 GONE = "The endpoint answered 410 Gone."
 
 
@@ -38,7 +38,7 @@ def succeeded(target: WebhookTarget) -> None:
 
 
 def failed(target: WebhookTarget) -> None:
-    """Note that an endpoint failed, and pause its webhook if it has for too long."""
+    """Note that an endpoint failed; pause its webhook if the endpoint has failed for too long."""
     with target.lock:
         if monotonic() - target.noted_at < NOTE_EVERY:
             return
@@ -52,13 +52,13 @@ def failed(target: WebhookTarget) -> None:
 
 
 def gone(target: WebhookTarget) -> None:
-    """Disable the webhook of an endpoint that says that it will never be back."""
+    """Disable the webhook of an endpoint that has answered 410 Gone."""
     if stop(target.alias, target.name, enabled=False, reason=GONE):
         signals.send(signals.webhook_stopped, Webhook, name=target.name, reason=GONE)
 
 
 def stop(alias: str, name: str, *, enabled: bool, reason: str) -> bool:
-    """Have nothing posted; return whether something was, before."""
+    """Pause or disable a webhook; return whether it was active before."""
     with transaction.atomic(using=alias):
         rows = Webhook.objects.using(alias).filter(pk=name)
         count = rows.filter(enabled=True).update(enabled=enabled)
@@ -75,7 +75,7 @@ def _note(target: WebhookTarget, **columns: object) -> None:
         with transaction.atomic(using=target.alias):
             Webhook.objects.using(target.alias).filter(pk=target.name).update(**columns)
     except DatabaseError:
-        # It is noted the next time. The delivery is what counts.
+        # The next delivery notes it. A failed note must not fail the delivery.
         targets.forget(target.alias, target.name)
 
 

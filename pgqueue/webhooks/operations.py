@@ -1,4 +1,4 @@
-"""Make webhooks at run time, and operate them by their names."""
+"""Create webhooks at run time, and operate them by their names."""
 
 from __future__ import annotations
 
@@ -56,28 +56,30 @@ def create(
     expires_after: float | timedelta | None = None,
     database: str | None = None,
 ) -> Webhook:
-    """Make a webhook, in the caller's transaction: events that match are posted to its URL.
+    """Create a webhook, in the caller's transaction. Matching events are posted to its URL.
 
     Args:
-        name: no other webhook or subscription has it. It is the key of its messages.
-        secret: what posts are signed with: "whsec_" and 24 to 64 bytes in base64; None: a new one,
-            which is the `secret` of what is returned.
-        headers: sent with each post, beside those of the settings.
+        name: the name, which no other webhook or subscription has. It is the key of its messages.
+        secret: the secret that signs posts: "whsec_" and 24 to 64 bytes in base64. None: a new
+            secret, which is the `secret` of the returned webhook.
+        headers: headers of each post, in addition to the headers of the settings.
         cloudevents: post CloudEvents 1.0, in their JSON format.
-        gzip: compress bodies of 1 KiB or more; signed is what they were before.
+        gzip: compress bodies of 1 KiB or more; the signature covers the uncompressed body.
         serializer: a function that makes the body, declared by `@serializer`, or its name.
         timeout: seconds or a timedelta for a whole exchange; None: as the settings say.
         backoff: `Exponential(…)`, a list of seconds, or a function declared by `@backoff`; None: as
             the settings say.
-        max_attempts: failures after which a delivery is a dead letter; None: as the settings say.
-        channel: of its messages.
-        ordered: post one after the other, in the order of the log: what fails holds up the rest.
-        batch: post lists of up to so many events, as they are there; None: one event at a time.
+        max_attempts: the number of failures after which a delivery is a dead letter; None: as the
+            settings say.
+        channel: the channel of its messages.
+        ordered: post one event after the other, in the order of the log. A failing delivery blocks
+            all later ones.
+        batch: the maximum number of events in a posted list; None: one event at a time.
         topics, where, predicate, params, split_by, start, expires_after: as for `subscribe()`.
 
     Raises:
-        InvalidWebhook: an option of the post can't be.
-        InvalidSubscription, InvalidFilter: one of what is posted can't be, or the name is taken.
+        InvalidWebhook: an option of the post is invalid.
+        InvalidSubscription, InvalidFilter: another option is invalid, or the name is taken.
     """
     alias = subscriptions.checked_alias(database)
     columns, begins = subscriptions.described(
@@ -110,10 +112,10 @@ def create(
 
 
 def checked(**options: Any) -> dict[str, Any]:
-    """Return options of the post as a webhook keeps them.
+    """Return options of the post in the form in which a webhook stores them.
 
     Raises:
-        InvalidWebhook: one can't be.
+        InvalidWebhook: an option is invalid.
     """
     return {name: _checked(name, value) for name, value in options.items()}
 
@@ -141,7 +143,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "backoff": lambda value: dump_backoff(as_backoff(value)),
     "max_attempts": _attempts,
 }
-"""Beside the row's own."""
+"""The checks of options, in addition to the row's own checks."""
 
 
 def rotate(
@@ -151,14 +153,15 @@ def rotate(
     keep_old_for: float | timedelta = DAY,
     database: str | None = None,
 ) -> str:
-    """Have posts signed with another secret; for a while with the old one, too. Return the new one.
+    """Sign posts with a new secret, and for a while with the old one, too; return the new one.
 
     Args:
-        secret: None: a new one.
-        keep_old_for: seconds or a timedelta, in which the receiver is given the new one.
+        secret: the new secret; None: a random one.
+        keep_old_for: seconds or a timedelta until posts are no longer signed with the old secret.
+            Give the receiver the new secret within this time.
 
     Raises:
-        InvalidWebhook: there is no such webhook, or it can't be a secret.
+        InvalidWebhook: the webhook does not exist, or the secret is invalid.
     """
     try:
         wanted = new_secret() if secret is None else as_secret(secret)
@@ -177,10 +180,10 @@ def rotate(
 
 
 def disable(name: str, *, database: str | None = None) -> None:
-    """Post nothing more: events are skipped until `enable()`, and what waits becomes dead letters.
+    """Stop a webhook: it skips events until `enable()`, and waiting deliveries become dead letters.
 
     Raises:
-        InvalidWebhook: there is no such webhook.
+        InvalidWebhook: the webhook does not exist.
     """
     alias = subscriptions.checked_alias(database)
     with needing_tables(alias):
@@ -189,10 +192,12 @@ def disable(name: str, *, database: str | None = None) -> None:
 
 
 def enable(name: str, *, database: str | None = None) -> None:
-    """Post what is published from now on. What was not posted before is replayed by `replay()`.
+    """Enable a webhook: it posts events that are published from now on.
+
+    `replay()` posts the deliveries that have become dead letters before.
 
     Raises:
-        InvalidWebhook: there is no such webhook.
+        InvalidWebhook: the webhook does not exist.
     """
     alias = subscriptions.checked_alias(database)
     with needing_tables(alias):
@@ -202,17 +207,17 @@ def enable(name: str, *, database: str | None = None) -> None:
         with transaction.atomic(using=alias):
             if not rows.update(enabled=True, failures=0, failing_since=None):
                 return
-            # Of one that follows still, the position says nothing: it has missed nothing.
+            # A subscription that still follows the log ignores this position: it missed nothing.
             own = Subscription.objects.using(alias).filter(pk=name)
             own.update(paused=False, error="", position=Greatest(F("position"), Value(head)))
     targets.forget(alias, name)
 
 
 def pause(name: str, *, database: str | None = None) -> None:
-    """Post nothing until `resume()`: what waits and what is published meanwhile is kept.
+    """Pause a webhook until `resume()`. Waiting deliveries and new events are kept.
 
     Raises:
-        InvalidWebhook: there is no such webhook.
+        InvalidWebhook: the webhook does not exist.
     """
     alias = subscriptions.checked_alias(database)
     with needing_tables(alias):
@@ -221,10 +226,10 @@ def pause(name: str, *, database: str | None = None) -> None:
 
 
 def resume(name: str, *, database: str | None = None) -> int:
-    """Go on with what waits, at once; return how many deliveries that waited are made ready.
+    """Resume a webhook at once; return the number of waiting deliveries that are ready now.
 
     Raises:
-        InvalidWebhook: there is no such webhook, or it is disabled.
+        InvalidWebhook: the webhook does not exist, or is disabled.
     """
     alias = subscriptions.checked_alias(database)
     with needing_tables(alias):
@@ -241,10 +246,10 @@ def resume(name: str, *, database: str | None = None) -> int:
 
 
 def replay(name: str, *, database: str | None = None) -> int:
-    """Post again what has become dead letters, with all attempts before it; return how many.
+    """Replay a webhook's dead letters, with their full number of attempts; return their number.
 
     Raises:
-        InvalidWebhook: there is no such webhook.
+        InvalidWebhook: the webhook does not exist.
     """
     alias = subscriptions.checked_alias(database)
     with needing_tables(alias):
@@ -253,7 +258,7 @@ def replay(name: str, *, database: str | None = None) -> int:
 
 
 def delete(name: str, *, database: str | None = None) -> bool:
-    """Delete a webhook; return whether there was one. Deliveries that wait are discarded."""
+    """Delete a webhook; return whether it existed. Waiting deliveries are discarded."""
     alias = subscriptions.checked_alias(database)
     with needing_tables(alias):
         found = Webhook.objects.using(alias).filter(pk=name).first()
@@ -264,15 +269,15 @@ def delete(name: str, *, database: str | None = None) -> bool:
 
 
 def send_test(name: str, *, database: str | None = None) -> TaskResult[Any]:
-    """Post an event of the topic `pgqueue.test`, once, whether or not the webhook is paused.
+    """Post an event of the topic `pgqueue.test` once, even if the webhook is paused.
 
-    It is in no log, and its end says nothing about the webhook's health.
+    The event is not in the log, and its outcome does not affect the webhook's health.
 
     Returns:
-        The message: its result or its errors have what was answered.
+        The message: its result or its errors contain the endpoint's answer.
 
     Raises:
-        InvalidWebhook: there is no such webhook.
+        InvalidWebhook: the webhook does not exist.
     """
     alias = subscriptions.checked_alias(database)
     with needing_tables(alias):

@@ -1,9 +1,9 @@
-"""Post to an endpoint: to an address that was checked, and within a time for all of it.
+"""Post to an endpoint at a checked address, with a time limit for the whole exchange.
 
-urllib3 speaks HTTP and TLS, and keeps connections. It is given sockets of our own: they are
-connected to an address that was checked after the look-up, whatever the name means by then, and
-each of their calls has only what is left of the exchange's time. A kept connection is to such an
-address, too. Redirects are not followed, and no proxy of the environment is asked.
+urllib3 handles HTTP and TLS, and keeps connections. It uses sockets of pgqueue, which connect to an
+address that was checked after the look-up, even if the name changes meanwhile. Each call of a
+socket has only the rest of the exchange's time. A kept connection leads to a checked address, too.
+Redirects are not followed, and proxies of the environment are ignored.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from pgqueue.options.addresses import Network, is_allowed
 from pgqueue.options.webhook_options import Origin
 
 EXCERPT = 1024
-"""Bytes of a response that are kept."""
+"""The number of bytes of a response that are stored."""
 DRAINED = 64 * 1024
-"""Bytes of a response that are read, so that its connection can be kept."""
+"""The maximum number of bytes that are read from a response, to keep its connection."""
 KEPT_FOR = 60.0
-"""Seconds that a connection is used, before the name is looked up again."""
+"""Seconds for which a connection is used before the name is looked up again."""
 HOSTS, CONNECTIONS = 100, 100
-"""To which connections are kept, and to each of them."""
+"""The number of hosts with kept connections, and of kept connections to each host."""
 
 
 class Response(NamedTuple):
-    """What an endpoint answered."""
+    """The answer of an endpoint."""
 
     status: int
     excerpt: str
@@ -58,15 +58,15 @@ def post(
     timeout: float,
     networks: tuple[Network, ...] = (),
 ) -> Response:
-    """Post, and return what was answered, whatever its status.
+    """Post, and return the answer with any status.
 
     Args:
-        timeout: seconds for all of it.
-        networks: those that may be posted to besides public ones.
+        timeout: seconds for the whole exchange.
+        networks: networks that are allowed in addition to public ones.
 
     Raises:
-        DeliveryFailed: nothing was answered, or nothing was asked. Its text says why, and nothing
-            of the URL, which may be what lets one in.
+        DeliveryFailed: there was no answer, or nothing was sent. Its text gives the reason without
+            the URL, which may contain a credential.
     """
     began = monotonic()
     _exchange.until, _exchange.networks = began + timeout, networks
@@ -103,7 +103,7 @@ def post(
 
 
 def _excerpt(response: Any) -> bytes:
-    """Return the first bytes of a response; the connection is kept if there are not many more."""
+    """Return the first bytes of a response. After a short response, the connection is kept."""
     found = b""
     try:
         while len(found) < DRAINED:
@@ -114,7 +114,7 @@ def _excerpt(response: Any) -> bytes:
         else:
             response.close()
     except (OSError, HTTPError):
-        # The status is there, and it is what counts.
+        # The status has arrived, which decides the outcome.
         response.close()
     return found[:EXCERPT]
 
@@ -130,11 +130,11 @@ def _reason(error: Exception, timeout: float) -> str:
     return f"The connection failed: {cause}"
 
 
-# --- Sockets that know until when they may work
+# --- Sockets with a deadline
 
 
 class _Exchange(local):
-    """What is being done in this thread."""
+    """The current exchange of this thread."""
 
     until: float = inf
     networks: tuple[Network, ...] = ()
@@ -145,10 +145,10 @@ _exchange = _Exchange()
 
 
 class _Quiet(logging.Filter):
-    """Drops what the library logs of an exchange: its lines have the URL, which may let one in."""
+    """Drops the library's log lines of an exchange: the URL in them may contain a credential."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Keep the records of others, who use the library in other threads or at other times."""
+        """Keep the log lines of other users of the library."""
         return not _exchange.is_on
 
 
@@ -158,11 +158,11 @@ for _name in ("connection", "connectionpool", "poolmanager", "response", "util.r
 
 
 class _AddressRefused(Exception):
-    """The address may not be posted to."""
+    """Posts to the address are not allowed."""
 
 
 class _Until:
-    """A socket whose calls end with the exchange."""
+    """A socket whose calls end at the exchange's deadline."""
 
     until: float = inf
 
@@ -190,28 +190,28 @@ class _Until:
 
 
 class _Socket(_Until, socket.socket):
-    """Without TLS."""
+    """A socket without TLS."""
 
 
 class _TLSSocket(_Until, ssl.SSLSocket):
-    """With TLS."""
+    """A socket with TLS."""
 
 
 def _connected(host: str, port: int) -> _Socket:
-    """Return a socket that is connected to the host, at an address that was checked.
+    """Return a socket that is connected to the host at a checked address.
 
     Raises:
-        _Refused: one of its addresses may not be posted to.
-        OSError: it can't be looked up or reached.
+        _Refused: one of the host's addresses is not allowed.
+        OSError: the look-up failed, or the host is unreachable.
     """
     until, networks = _exchange.until, _exchange.networks
     found = _look_up(host, port, until)
     for *_, address in found:
-        # Each of them: who answers for the name chooses which one comes first.
+        # Check each address: the name server chooses which one comes first.
         if not is_allowed(str(address[0]), networks):
             raise _AddressRefused(
-                f"Its address {address[0]} is private: PGQUEUE['WEBHOOKS']['ALLOW_PRIVATE'] would "
-                "have to allow it."
+                f"Its address {address[0]} is private: PGQUEUE['WEBHOOKS']['ALLOW_PRIVATE'] must "
+                "allow it."
             )
     last: OSError | None = None
     for number, (family, kind, protocol, _, address) in enumerate(found):
@@ -221,7 +221,7 @@ def _connected(host: str, port: int) -> _Socket:
             left = until - monotonic()
             if left <= 0:
                 raise TimeoutError
-            # Something is left for the others.
+            # Leave some of the time for the other addresses.
             made.settimeout(left / (len(found) - number))
             made.connect(address)
         except OSError as error:
@@ -229,16 +229,16 @@ def _connected(host: str, port: int) -> _Socket:
             last = error
             continue
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        made.settimeout(max(until - monotonic(), 0.001))  # TLS greets within that
+        made.settimeout(max(until - monotonic(), 0.001))  # the limit of the TLS handshake
         return made
     raise last or OSError("it has no address")
 
 
 def _look_up(host: str, port: int, until: float) -> list[Any]:
-    """Return the addresses of a host; in a thread, since a look-up has no timeout.
+    """Return the addresses of a host, looked up in a thread, since a look-up has no timeout.
 
     Raises:
-        OSError: it has none, or they did not come in time.
+        OSError: the host has no address, or the look-up did not end in time.
     """
     with suppress(socket.gaierror):
         numeric = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
@@ -263,11 +263,11 @@ def _look_up(host: str, port: int, until: float) -> list[Any]:
     return list(answer)
 
 
-# --- urllib3 with such sockets
+# --- urllib3 with these sockets
 
 
 class _Checked:
-    """A connection to an address that was checked."""
+    """A connection to a checked address."""
 
     _since: float = inf
 
@@ -295,11 +295,11 @@ class _Checked:
 
 
 class _PlainConnection(_Checked, HTTPConnection):
-    """Without TLS."""
+    """A connection without TLS."""
 
 
 class _TLSConnection(_Checked, HTTPSConnection):
-    """With TLS."""
+    """A connection with TLS."""
 
 
 class _PlainPool(HTTPConnectionPool):

@@ -1,4 +1,4 @@
-"""What a worker knows of the webhooks that it posts to: looked up at most once a second each."""
+"""A worker's cache of webhooks: each is looked up at most once a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgqueue.values.instants import aware
 
 ASK_AGAIN = 1.0  # seconds
 MOST = 10_000
-"""Webhooks that are remembered."""
+"""The maximum number of cached webhooks."""
 
 _known: dict[tuple[str, str], tuple[WebhookTarget, float]] = {}
 
@@ -35,7 +35,7 @@ class WebhookTarget:
     path: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     keys: list[tuple[bytes, datetime | None]] = field(repr=False)
-    """What signs, and until when."""
+    """The signing keys, and the end of each key's use; None: no end."""
     salt: UUID
     enabled: bool
     paused: bool
@@ -46,12 +46,12 @@ class WebhookTarget:
     backoff: Backoff
     failing_since: datetime | None
     noted_at: float = float("-inf")
-    """When this process last noted a failure, by the monotonic clock."""
+    """The time of the last failure that this process noted, by the monotonic clock."""
     lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
     def signing_keys(self) -> list[bytes]:
-        """What signs now."""
+        """The keys that sign posts now."""
         if len(self.keys) == 1:
             return [self.keys[0][0]]
         now = datetime.now(UTC)
@@ -59,7 +59,7 @@ class WebhookTarget:
 
 
 def find(alias: str, name: str) -> WebhookTarget | None:
-    """Return a webhook by its name; None: there is none of this name."""
+    """Return a webhook by its name; None: it does not exist."""
     found, asked_at = _known.get((alias, name), (None, 0.0))
     if found is not None and monotonic() - asked_at < ASK_AGAIN:
         return found
@@ -77,12 +77,12 @@ def find(alias: str, name: str) -> WebhookTarget | None:
 
 
 def forget(alias: str, name: str) -> None:
-    """Look a webhook up again before the next post."""
+    """Remove a webhook from the cache, so that the next post looks it up."""
     _known.pop((alias, name), None)
 
 
 def forget_all() -> None:
-    """Look all webhooks up again."""
+    """Empty the cache."""
     _known.clear()
 
 

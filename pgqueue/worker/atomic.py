@@ -1,4 +1,4 @@
-"""Run a task and settle it in one transaction: what it does there happens exactly once."""
+"""Run a task and settle it in one transaction: its changes there happen exactly once."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ def run(
     *,
     is_inside: bool = False,
 ) -> Ending:
-    """Run a task and write how it ended, both or neither; again where others were in its way.
+    """Run a task and write its ending in one transaction; run it again after a conflict.
 
     Args:
-        isolation: the level to run at; True: the connection's.
-        call: runs the task. What it returns keeps the task's effects; what it raises undoes them.
-        ending_after: makes an ending of what was raised.
-        is_inside: its transaction is a savepoint in that of the caller, whose isolation holds.
+        isolation: the isolation level; True: the connection's level.
+        call: runs the task. If it returns, the task's changes stay; if it raises, they are undone.
+        ending_after: returns the ending for an error of the run.
+        is_inside: the transaction is a savepoint in the caller's transaction, whose isolation
+            level applies.
 
     Returns:
-        The ending, which is written; Closed if the message was no longer ours.
+        The ending, which is written; Closed if the worker no longer held the lease.
 
     Raises:
         NotBegun: the transaction could not begin.
-        Exception: nothing of it was written: the transaction could not commit, or others were in
-            its way each time.
+        Exception: nothing was written: the commit failed, or each run ended in a conflict.
     """
     reruns = RERUNS
     while True:
@@ -93,14 +93,14 @@ def _run_once(
                 connections[alias].connection.execute(ISOLATE[isolation])
             ending = _run_locked(alias, leased, call, ending_after)
         if not committed:
-            # A timeout that arrived as Django left an inner block: it took this for another one.
+            # A timeout was raised while Django left an inner block: Django rolled back instead.
             raise TransactionManagementError("The transaction was left, and not committed.")
     except BaseException as error:
         if isinstance(error, AWAY) and not committed and not leased.lock:
             raise NotBegun from error
         if not committed:
             raise
-        # The task's own on_commit hooks come after the commit: too late to fail it.
+        # The task's own on_commit hooks run after the commit: too late to fail the run.
         logger.error(
             "%s #%s: an on_commit hook failed",
             leased.claim.task,
@@ -119,7 +119,7 @@ def _run_locked(
     ending_after: Callable[[BaseException], Ending],
 ) -> Ending:
     connection = connections[alias].connection
-    # Its own row first: heartbeat and rescue pass over it for as long as this takes.
+    # Lock the message's row first: heartbeat and rescue skip it during the run.
     leased.lock = lease.lock(connection, leased.claim)
     if not leased.lock:
         leased.lost = True
@@ -133,32 +133,32 @@ def _run_locked(
             raise
         ending = ending_after(error)
     leased.end()
-    # Failures, too, are written here: between a rollback and a settle elsewhere, the
-    # lease, which no heartbeat could renew, might be taken for lost.
+    # Failures, too, are written here: no heartbeat could renew the lease during the run. If the
+    # settler wrote them after a rollback, the lease might end before that.
     if not write(connection, [(leased, ending)]):
         raise LeaseLost
     return ending
 
 
 def _keep(alias: str, leased: LeasedMessage) -> bool:
-    """Renew the lease, which no heartbeat could while the row was locked; say if it was there."""
+    """Renew the lease, which no heartbeat could while the row was locked; return whether held."""
     connection = connections[alias]
     connection.ensure_connection()
     return bool(lease.extend(connection.connection, [leased.claim], lease=settings().lease))
 
 
 def _check_unbroken(alias: str) -> None:
-    """Say no to a transaction that will roll back, though the task returned.
+    """Check that the transaction of a task that returned will commit.
 
     Raises:
-        TransactionManagementError: the task swallowed an error of the database, or asked for
-            a rollback; recorded as a success, its effects would be lost.
-        IntegrityError: it left a foreign key without its row.
+        TransactionManagementError: the task caught an error of the database, or asked for a
+            rollback. Recorded as a success, its changes would be lost.
+        IntegrityError: the task left a foreign key without its row.
     """
     if transaction.get_rollback(using=alias):
         raise TransactionManagementError(
-            "The task returned, but its transaction is to be rolled back: an error of the "
+            "The task returned, but its transaction must be rolled back: an error of the "
             "database was caught outside a savepoint. Put transaction.atomic() inside the try."
         )
-    # Django's foreign keys are checked at the commit, with the success already written.
+    # PostgreSQL checks Django's foreign keys at the commit: then the success is already written.
     connections[alias].check_constraints()

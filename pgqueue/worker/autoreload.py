@@ -1,4 +1,4 @@
-"""Notice that code has changed, as Django's development server does."""
+"""Detect changes of code, as Django's development server does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Autoreload(Service):
 
     Args:
         on_change: called once, when a file has changed or is new.
-        since: when the process began, by the system's clock: older versions were imported.
+        since: the start of the process, by the system's clock: older versions were imported.
     """
 
     def __init__(self, on_change: Callable[[], None], *, since: float) -> None:
@@ -43,7 +43,7 @@ class Autoreload(Service):
     def _has_changed(self, path: Path, changed_at: float) -> bool:
         if path in self._seen:
             return changed_at > self._since and changed_at != self._seen[path]
-        # A module was imported since the last check: it is unknown which version of the file was
-        # read. A time in the future, by another machine's clock, proves nothing, and would be seen
-        # in each new process.
+        # A module was imported since the last check. The version of the file that was read is
+        # unknown. A time in the future, by another machine's clock, proves nothing, and would
+        # restart each new process.
         return self._since < changed_at <= time.time()

@@ -11,25 +11,24 @@ from contextlib import suppress
 from pgqueue.worker.leases import LeasedMessage
 
 LARGEST = 2000
-"""More than this hides nothing: it is two claims ahead of the fastest threads."""
+"""The maximum size. A larger buffer would not help: this is two claims for the fastest threads."""
 HANDOVER = 50e-6
-"""Seconds in which a thread that was woken gets the interpreter: who puts something in would keep
-it while it looks for more."""
+"""The fetcher sleeps for these seconds after a put, so that a woken thread gets the interpreter."""
 STANDSTILL = 5.0
-"""Seconds without anything taken, after which others had better have what waits."""
+"""Seconds without a take, after which the waiting messages are handed back to other workers."""
 
 
 class Buffer:
     """A queue between one fetcher and many threads.
 
-    Taking is one `popleft`, without a lock, as long as there is something to take. Of the threads
-    that wait, one is woken for however much is put in: `wake_one` wakes others.
+    A take is one `popleft` without a lock while the buffer is not empty. Each put wakes one of the
+    waiting threads, however many messages it adds. `wake_one` wakes further threads.
 
     Args:
-        slots: how many of what is taken run at once.
-        least: how many may wait here even while nothing ends.
-        on_low: called when there is room again, after `room` said that there was none.
-        on_put: called when more was put in than the thread that was woken takes.
+        slots: the number of messages that run at once.
+        least: the number of messages that may wait here even while no run ends.
+        on_low: called when there is room again, after `room` returned 0.
+        on_put: called when a put adds more messages than the woken thread takes.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Buffer:
         self._low: int | None = None
         self.taken = 0
         self._running: deque[None] = deque()
-        """One for each, since only its length is safe to change from several threads."""
+        """One item for each run: several threads may change its length safely."""
         self._pace = Pace()
         self._standstill = Standstill()
 
@@ -60,7 +59,7 @@ class Buffer:
 
     @property
     def running(self) -> int:
-        """How many of those that were taken run."""
+        """The number of taken messages that run."""
         return len(self._running)
 
     @property
@@ -70,23 +69,22 @@ class Buffer:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it is closed: nothing is taken from it any more."""
+        """Whether the buffer is closed: no thread takes from it any more."""
         return self._closed
 
     def room(self, most: int) -> int:
-        """Return how much to claim: as much as ended in the last second, one for each free slot.
+        """Return the number of messages to claim: the runs of the last second, or the free slots.
 
-        So nothing waits behind runs that take long, while other workers might have it. (A test that
-        needs a message claimed and not begun has many short ones run before it.)
+        So no message waits behind long runs while another worker may run it.
 
-        None until half of what was buffered is used up; `on_low` tells when it is.
+        It is 0 until half of the buffered messages are taken. `on_low` is called then.
         """
         ended = self._pace.per_second(self.taken - len(self._running))
         wanted = min(max(self._free, self._least, ended), LARGEST, most)
         if wanted and len(self._items) <= wanted // 2:
             return wanted
         self._low = low = wanted // 2
-        # First the word, then the look.
+        # First set `_low`, then look: a thread that takes does it in the other order.
         if len(self._items) <= low and (wanted or self._free):
             self._report_low()
         return 0
@@ -96,7 +94,7 @@ class Buffer:
         return self._slots - len(self._running)
 
     def put(self, items: Sequence[LeasedMessage]) -> None:
-        """Add what was claimed."""
+        """Add claimed messages."""
         if not self._items:
             self._standstill.begin(self.taken)
         is_awaited = self.has_idle
@@ -131,30 +129,30 @@ class Buffer:
                 continue
             self.taken += 1
             self._running.append(None)
-            low = self._low  # once: the next moment it may be None
+            low = self._low  # read once: another thread may set it to None
             if low is not None and len(self._items) <= low:
                 self._report_low()
             return item
         return None
 
     def done(self) -> None:
-        """Say that something that was taken runs no more; before the next is taken."""
+        """Note that a taken message's run is over. Call this before the next take."""
         self._running.pop()
 
     def stale(self) -> list[LeasedMessage]:
-        """Give up, and return, what waits behind runs that go on and on, to be claimed elsewhere.
+        """Remove and return the messages that wait behind long runs, for other workers to claim.
 
-        Ask for it now and then.
+        Call this regularly.
         """
         left: list[LeasedMessage] = []
         if self._standstill.is_reached(self.taken):
-            with suppress(IndexError):  # a thread takes after all
+            with suppress(IndexError):  # a thread took the last one meanwhile
                 while len(self._items) > self._least:
                     left.append(self._items.pop())
         return left
 
     def _wait(self, patience: float | None) -> bool:
-        """Wait until something is put in; return False if that took longer than `patience`."""
+        """Wait for a put; return False if none came within `patience`."""
         with self._filled:
             if self._items or self._closed:
                 return True
@@ -175,7 +173,7 @@ class Buffer:
             self._filled.notify_all()
 
     def close(self) -> list[LeasedMessage]:
-        """Shut it; return what was not taken."""
+        """Shut the buffer; return the messages that were not taken."""
         self.shut()
         left = []
         with suppress(IndexError):  # a thread has just taken the last one
@@ -185,13 +183,17 @@ class Buffer:
 
 
 class Pace:
-    """How many end in a second: counted over the last one, which a short burst does not inflate."""
+    """The number of runs that end in a second, counted over the last second, not in bursts."""
 
     def __init__(self) -> None:
         self._counts = deque([(time.monotonic(), 0)])
 
     def per_second(self, ended: int) -> int:
-        """Return how many of all that `ended` until now did so in the last second."""
+        """Return the runs that ended in the last second.
+
+        Args:
+            ended: the number of all runs that have ended so far.
+        """
         now = time.monotonic()
         self._counts.append((now, ended))
         while self._counts[1][0] <= now - 1:
@@ -201,17 +203,17 @@ class Pace:
 
 
 class Standstill:
-    """Whether a count has not changed for a while."""
+    """Detects that a count has not changed for a while."""
 
     def __init__(self) -> None:
         self.begin(0)
 
     def begin(self, count: int) -> None:
-        """Begin to look at the count: only from now on it should change."""
+        """Start to watch the count: it should change from now on."""
         self._count, self._since = count, time.monotonic()
 
     def is_reached(self, count: int) -> bool:
-        """Look at the count."""
+        """Compare the count; return whether it has not changed for `STANDSTILL` seconds."""
         if count != self._count:
             self.begin(count)
         return time.monotonic() - self._since >= STANDSTILL

@@ -1,4 +1,4 @@
-"""Cancel the coroutine of a message that is to be cancelled. Threads look at the context."""
+"""Cancel the coroutine of a message after a request. Tasks on threads check their context."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from pgqueue.worker.leases import LeasedMessage
 def cancellable(
     leased: LeasedMessage, function: Callable[..., Coroutine[Any, Any, Any]]
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function that is cancelled when that is requested.
+    """Return a coroutine function that is cancelled on request.
 
-    Once: however often a heartbeat says so, what it does about it then is left in peace.
+    It is cancelled only once, even if further heartbeats repeat the request: its clean-up is not
+    interrupted.
     """
 
     async def bounded(*args: Any, **kwargs: Any) -> Any:
@@ -32,7 +33,7 @@ def cancellable(
 
 
 def _interrupt() -> Callable[[], None]:
-    """Return what any thread may call to cancel the coroutine that is running now."""
+    """Return a function that cancels the current coroutine. Any thread may call it."""
     loop = asyncio.get_running_loop()
     coroutine = asyncio.current_task(loop)
     asked: list[bool] = []

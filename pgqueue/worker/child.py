@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pgqueue.claiming.registration import WorkerIds
 
 BEGAN_AT = time.time()
-"""When this process began: before anything of the project is imported."""
+"""The start of this process, before any module of the project is imported."""
 
 
 def main(config: WorkerConfig, pipe: Connection, ids: WorkerIds, level: int | None) -> None:
-    """Run a worker in this process; its parent replaces it when it has ended.
+    """Run a worker in this process. The parent replaces the process after its end.
 
     Args:
         level: the log level, if the project configures none.
@@ -52,7 +52,7 @@ def _run(config: WorkerConfig, parent: SupervisorPipe, ids: WorkerIds, level: in
     try:
         worker = Worker(config, parent=parent, ids=ids, began_at=BEGAN_AT)
     except OperationalError as error:
-        parent.say(WELL)  # as a running worker does: restarting the supervisor would not help
+        parent.say(WELL)  # as a running worker does: a restart of the supervisor would not help
         parent.say(STOPPED)  # it has no leases: a supervisor that stops now was not cut short
         sys.exit(f"The database can't be reached: {error}")
     have_ended = worker.run()

@@ -15,25 +15,27 @@ class WorkerConfig:
     """The configuration of a worker.
 
     Args:
-        channels: the channels it serves; None: all, also future ones.
-        excluded: channels it does not serve.
-        threads: how many tasks run on threads at once; 0: none, it only does duties.
-        coroutines: how many async tasks run on an event loop at once; 0: they run on threads.
+        channels: the channels it serves; None: all channels, including future ones.
+        excluded: the channels it does not serve.
+        threads: the number of tasks that run on threads at once; 0: the worker only does duties.
+        coroutines: the number of async tasks that run on an event loop at once; 0: async tasks run
+            on threads.
         processes: the number of processes, each with its own threads and event loop.
-        grace: how long running tasks may go on after the request to stop.
+        grace: the time that running tasks have to end after the request to stop.
         duties: whether it does duties.
-        services: make further services of each process, from the alias of its database.
-        drain: stop when nothing is ready, running or waiting for a retry, but for rows that
-            statements fail with.
-        poll_only: don't listen; always so behind a transaction pooler.
-        max_tasks: after about this many tasks a process is replaced.
-        max_memory: at this size a process is replaced, in MB of a million bytes.
-        max_age: after about this long a process is replaced.
-        max_idle: a process that has had nothing to run for so long ends.
-        max_busy: a process none of whose threads has been free for so long is not well.
+        services: functions that make further services of each process, from the alias of its
+            database.
+        drain: stop when no message is ready, running or waiting for a retry, except rows that make
+            statements fail.
+        poll_only: poll without listening, as always behind a transaction pooler.
+        max_tasks: a process is replaced after about this number of tasks.
+        max_memory: a process is replaced at this size, in MB of a million bytes.
+        max_age: a process is replaced after about this time.
+        max_idle: a process ends after this time without work.
+        max_busy: a process is unhealthy after this time without a free thread.
         reload: whether processes are replaced when code has changed.
-        liveness_file: is touched every second while nothing is stuck.
-        metrics_port: where it is told what it does; None: nowhere.
+        liveness_file: a file that is touched every second while no service is stuck.
+        metrics_port: the port that serves metrics; None: no port.
         metrics_address: the address of that port.
     """
 
@@ -60,12 +62,12 @@ class WorkerConfig:
 
     @property
     def is_supervised(self) -> bool:
-        """Whether a supervisor process is needed, which starts and replaces processes."""
+        """Whether the worker needs a supervisor process, which starts and replaces processes."""
         return self.processes > 1 or bool(
             self.max_tasks or self.max_memory or self.max_age or self.reload
         )
 
     @property
     def slots(self) -> int:
-        """How many tasks one process runs at once."""
+        """The number of tasks that one process runs at once."""
         return self.threads + self.coroutines

@@ -1,4 +1,4 @@
-"""End the process when its time is over, whatever its threads are doing."""
+"""End the process when its time is over, even if its threads hang."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pgqueue import signals
 STATUS = 1
 """The exit status of a process whose time was over."""
 OVERRUN = 75
-"""The exit status of a process that ended in order since a run of it did not end at its hard
-timeout: EX_TEMPFAIL. Its supervisor is to start another."""
+"""The exit status of a process that stopped in order because a run exceeded its hard timeout:
+EX_TEMPFAIL. Its supervisor must start another process."""
 CHECK_EVERY = 0.25  # seconds
 LOGGING = 1.0
-"""Seconds in which the reason of an exit must be logged."""
+"""The limit of seconds for logging the reason of an exit."""
 THREADS_LEFT = timedelta(seconds=2)
-"""How long the interpreter may wait for threads that tasks have left behind."""
+"""The time that the interpreter may wait for threads that tasks have left behind."""
 
 
 def exit_soon(status: int) -> None:
@@ -41,14 +41,14 @@ def _after(seconds: float, end: Callable[[], None]) -> None:
 
 
 class Deadline:
-    """A last resort: everything that it bounds should end in time by itself.
+    """A last resort: ends the process if its stop takes too long.
 
-    Its thread is started at once: when it is needed, there may be no memory for a thread.
+    Its thread is started at once: later there may be no memory for a thread.
 
     Args:
-        leases: what would be left to run out.
-        time_left: returns how long the process may live from now on; None: no limit yet. It is
-            polled: a signal handler may take no lock, and so can wake no thread.
+        leases: the leases; their number is logged at the exit.
+        time_left: returns the time that the process may still live; None: no limit yet. It is
+            polled: a signal handler must not take a lock, so it cannot wake a thread.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Deadline:
 
 
 def exit_at_once(status: int = 0) -> NoReturn:
-    """Exit without waiting for threads: their messages were handed back, or time is over."""
+    """Exit without waiting for threads: their messages were handed back, or the time is over."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

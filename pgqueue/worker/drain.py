@@ -1,4 +1,4 @@
-"""Notice that the queue is drained. A thread of its own: the main thread waits for signals."""
+"""Detect a drained queue, on a thread of its own: the main thread waits for signals."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ logger = logger_of(__name__)
 
 EVERY = timedelta(seconds=0.2)
 COST = 10
-"""The nap after a look is at least this many times what the look took."""
+"""The nap after a look is at least this multiple of the look's duration."""
 
 
 class Drain(Service):
-    """Looks whether any message is ready, running or waiting for a retry.
+    """Checks whether any message is ready, running or waiting for a retry.
 
-    A message that this process leaves out, since it can't be claimed, is not waited for.
+    It does not wait for a message that this process leaves out because claiming it fails.
 
     Args:
-        is_busy: whether this process has work, so that the database need not be asked.
-        on_drained: called when nothing is left, and after each further look.
+        is_busy: returns whether this process has work; then no query is needed.
+        on_drained: called when no message is left, and after each further look.
     """
 
     def __init__(
@@ -47,17 +47,17 @@ class Drain(Service):
         self._is_busy = is_busy
         self._on_drained = on_drained
         self.leaves_something = False
-        """Whether it has ended beside rows that can't be claimed."""
+        """Whether rows are left that make statements fail."""
 
     def tick(self) -> timedelta:
         """Look once."""
         began = monotonic()
         if not self._is_busy():
-            # In this order: a row that is left out from now on may be waited for once more.
+            # In this order: if a row is left out only after this read, the drain looks once more.
             aside = rows_left_out(self._session.connection)
             if not self._is_unfinished(aside):
                 self._tell(aside)
-                # The duty may have no time left for it, and a report counts flows that have ended.
+                # The duty may have no time left to end flows, and a report counts ended flows.
                 while flows.end(self._session.connection):
                     pass
                 self._on_drained()
@@ -72,11 +72,11 @@ class Drain(Service):
         )
 
     def _tell(self, aside: LeftOut) -> None:
-        """Say once that something is left which can't be claimed."""
+        """Log once that rows are left which make statements fail."""
         if not any(aside) or self.leaves_something or not self._is_unfinished(NOTHING):
             return
         self.leaves_something = True
-        logger.error("The queue is drained but for rows that statements fail with: %s", aside)
+        logger.error("The queue is drained except rows that make statements fail: %s", aside)
 
     def finish(self) -> None:
         """Close the connection."""
@@ -84,7 +84,7 @@ class Drain(Service):
 
 
 def rows_left_out(connection: Connection) -> LeftOut:
-    """Return the rows that this process leaves out as it claims, routes and promotes."""
+    """Return the rows that this process leaves out when it claims, routes and promotes."""
 
     def of(table: str, *services: str) -> list[Any]:
         return [row for what in services for row in left_out(connection, what, table)]

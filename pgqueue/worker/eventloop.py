@@ -1,7 +1,7 @@
-"""Run async tasks on an event loop: as many at once as there are slots, on three threads in all.
+"""Run async tasks on an event loop: one task per slot at once, on three threads in all.
 
-One thread begins runs, one is the loop, one writes down how they ended: what may use the
-database, or take long, is done outside of the loop.
+One thread begins runs, one runs the loop, one concludes runs. Steps that may use the database or
+take long run outside of the loop.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.runner import Run, Runner
 
 TURN = 0.5
-"""Seconds between turns, while no task keeps others from theirs."""
+"""Seconds between turns, while no task blocks the loop."""
 HOUSEKEEPING = 1.0
-"""Seconds between looks at the connections that async tasks use, as Django has after a request."""
+"""Seconds between checks of the connections of async tasks, as Django checks after a request."""
 IDLE = 1.0
-"""Seconds without work after which connections are closed that are kept only while there is work.
-"""
+"""Seconds without work after which idle connections are closed."""
 TIDYING = 1.0
-"""Seconds that what async tasks left behind has to clean up, when the worker ends."""
+"""Seconds that coroutines left behind by tasks have to clean up, when the worker ends."""
 FAILURES = 5
-"""In a row, each within a second: then the loop is given up, and the watchdog ends the process."""
+"""After this number of failures in a row, each within a second, the loop ends. The watchdog then
+ends the process."""
 
 logger = logger_of(__name__)
 
@@ -62,13 +62,13 @@ Ended = tuple[Run, Callable[[], Any]]
 
 
 class EventLoop(Executor):
-    """Takes from the buffer, awaits, and hands the ending on.
+    """Takes messages from the buffer, awaits their tasks, and passes the endings on.
 
-    The ORM's async calls share one thread, and its connection, as asgiref has it.
+    The ORM's async calls share one thread and its connection, as in asgiref.
 
     Args:
-        slots: how many are awaited at once.
-        ended: takes what was run, and how it ended.
+        slots: the number of messages that are awaited at once.
+        ended: receives each message and its ending.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class EventLoop(Executor):
         self._was_refused = False
         self._generation = forking.generation
         self._opened: list[BaseDatabaseWrapper] = []
-        """The connections of the thread that async tasks use the ORM in."""
+        """The connections of the thread in which async tasks use the ORM."""
         self._rolled_back: list[str] = []
-        """The aliases of the transactions that were left open there, in order."""
+        """The aliases of the transactions that tasks left open there, in order."""
         self._thread: int | None = None
         self.turns = 0
-        """How many turns the loop has had; that they go on shows that it does."""
+        """The number of turns of the loop. While it grows, the loop is not blocked."""
         self._ended: SimpleQueue[Ended | None] = SimpleQueue()
 
     def cancel(self) -> None:
-        """Cancel what still runs: it is not going to be written, but may clean up."""
+        """Cancel the coroutines that still run: they may clean up; their ends are not written."""
 
         def cancel() -> None:
             for task in self._tasks:
@@ -112,7 +112,7 @@ class EventLoop(Executor):
             self._loop.call_soon_threadsafe(cancel)
 
     def stack(self) -> str:
-        """Return where the loop is, as in a traceback; nothing where it is not running."""
+        """Return the stack of the loop's thread; "" if the loop does not run."""
         frame = sys._current_frames().get(self._thread) if self._thread else None
         return "".join(traceback.format_stack(frame)) if frame else ""
 
@@ -123,7 +123,7 @@ class EventLoop(Executor):
             leased = self._buffer.take(IDLE if are_any_open() else None, close_idle_connections)
             if leased is None:
                 break
-            # The coroutine begins with a copy of this context.
+            # The coroutine starts with a copy of this context.
             guard.isolated(self._begin_one, leased)
             close_old_connections()
         connections.close_all()
@@ -157,7 +157,7 @@ class EventLoop(Executor):
             try:
                 self._loop.run_forever()
             except (SystemExit, KeyboardInterrupt):
-                # A task that one of ours has created ends so: all others go on.
+                # An asyncio task that a pgqueue task created may raise these: all others go on.
                 pass
             except BaseException:
                 failures = failures + 1 if monotonic() - began < 1 else 1
@@ -180,7 +180,7 @@ class EventLoop(Executor):
         try:
             value = await awaitable()
         except BaseException as error:
-            # Even SystemExit, which would end the loop, and with it all others.
+            # Even SystemExit, which would end the loop and all other tasks.
             ended = _raising(error)
             self._was_refused |= is_refusal(error)
             is_final = not isinstance(error, Defer)
@@ -196,15 +196,16 @@ class EventLoop(Executor):
         self._ended.put((run, ended))
 
     async def _left_open(self, began: int) -> Sequence[str]:
-        """Roll back what is left open on the connections that async tasks share.
+        """Roll back transactions that are left open on the connections that async tasks share.
 
-        All who run at that time may have written in it.
+        Each task that runs at that time may have written in them.
 
         Args:
-            began: how many transactions had been rolled back when the run began.
+            began: the number of transactions that had been rolled back when the run began.
 
         Returns:
-            The aliases of what was rolled back during the run, by this call or another run's.
+            The aliases of the transactions that were rolled back during the run, by this call or
+            by another run's call.
         """
         if are_any_in_transaction(self._opened):
             # Only their own thread knows whether it is between two calls.
@@ -215,7 +216,7 @@ class EventLoop(Executor):
     async def _close_changed(self) -> None:
         """Close a connection that async tasks share if a statement may have changed its session.
 
-        Another task that reads from it then fails, and is retried: that is better than a query in
+        Another task that reads from it then fails, and is retried. That is better than a query on
         another tenant's tables.
         """
         if have_any_changed(self._opened):
@@ -223,13 +224,13 @@ class EventLoop(Executor):
                 await sync_to_async(close_changed_connections)()
 
     def _finish(self) -> None:
-        """End the loop when the last of its tasks has."""
+        """End the loop after its last task has ended."""
         self._leave_if_nothing_runs()
         for task in self._tasks:
             task.add_done_callback(self._leave_if_nothing_runs)
 
     def _leave_if_nothing_runs(self, _: object = None) -> None:
-        # A second stop would cut the tidying up short.
+        # A second stop would interrupt `_tidy_up`.
         if not self._tasks and not self._has_finished:
             self._has_finished = True
             self._loop.stop()
@@ -246,7 +247,7 @@ class EventLoop(Executor):
             await sync_to_async(self._close_connections)()
 
     def _close_connections(self) -> None:
-        # In the thread that they are used in. A task may be reading from one.
+        # In the thread that uses the connections. A task may be reading from one of them.
         if self._was_refused:
             self._was_refused = False
             close_read_only_connections()
@@ -257,7 +258,7 @@ class EventLoop(Executor):
             close_idle_connections()
 
     async def _tidy_up(self) -> None:
-        """Have what tasks left behind clean up, as `asyncio.run` does, but not for long."""
+        """Cancel coroutines that tasks left behind, as `asyncio.run` does, with a time limit."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for each in left:
             each.cancel()
@@ -269,7 +270,7 @@ class EventLoop(Executor):
         begin_thread()
         while ended := self._next_ended():
             run, value = ended
-            # A run that was given up did not fail: it goes on elsewhere.
+            # A run that was given up did not fail: another worker runs its message.
             ending: Ending = Closed()
             if not run.leased.given_up:
                 ending = guard.isolated(self._runner.conclude, run, value)

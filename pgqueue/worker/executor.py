@@ -42,7 +42,7 @@ class Executor:
             thread.start()
 
     def stopped(self, timeout: timedelta) -> bool:
-        """Wait until all threads have ended, which they do after the buffer is closed."""
+        """Wait until all threads have ended after the close of the buffer; return whether so."""
         until = monotonic() + timeout.total_seconds()
         for thread in self._threads:
             if thread.is_alive():
@@ -51,7 +51,7 @@ class Executor:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether a thread has ended although the buffer is open: its messages would not be run."""
+        """Whether a thread has ended although the buffer is open: its messages would not run."""
         return not self._buffer.is_closed and any(
             thread.ident and not thread.is_alive() for thread in self._threads
         )

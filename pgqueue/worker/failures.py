@@ -1,4 +1,4 @@
-"""Decide what becomes of a message whose run raised something."""
+"""Decide the ending of a message whose run raised an error."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ logger = logger_of(__name__)
 
 NO_DELAY = timedelta()
 HANDED_BACK = "handed_back"
-"""The key in a message's metadata for how often a worker handed it back, and why."""
+"""The key in a message's metadata with the number of hand-backs in a row, and their reason."""
 
 
 class Reason(NamedTuple):
-    """Why messages are handed back: its name in their metadata, and for how long."""
+    """A reason to hand messages back: its name in their metadata, and the range of delays."""
 
     name: str
     first: timedelta
@@ -58,8 +58,8 @@ UNKNOWN = Reason("unknown task", timedelta(seconds=30), timedelta(minutes=10))
 NEWER = Reason("newer payload", timedelta(seconds=30), timedelta(minutes=10))
 UNBEGUN = Reason("could not begin", timedelta(seconds=1), timedelta(minutes=1))
 MOST_HANDED_BACK = 10
-"""How often newer code is waited for: with the delays above, for 65 minutes."""
-# Trying again would repeat what the task did, and end the same way.
+"""The number of hand-backs to newer code: with the delays above, for 65 minutes."""
+# A retry would repeat the task's effects, and end with the same error.
 HOPELESS = (UnreadablePayload, InvalidResult, InvalidProgress)
 
 
@@ -68,8 +68,8 @@ AWAY = (
     *(InterfaceError, psycopg.InterfaceError),
     *(InternalError, psycopg.InternalError),
 )
-"""What tells that the database was not there, or that another transaction was in the way; the last
-pair where a pooler's server went away, and nothing fits its question any more."""
+"""Errors of a database that was away, or of a conflict with another transaction. InternalError
+comes from a pooler whose server went away: the answers no longer match the queries."""
 
 
 CONNECTING = "get_new_connection"
@@ -77,14 +77,14 @@ CONNECTING = "get_new_connection"
 
 
 class NotBegun(Exception):
-    """A run could not begin, and that is no failure of its own.
+    """A run could not begin, without a fault of its own.
 
-    The database was not there, or only newer code can read the arguments.
+    The database was away, or only newer code can read the arguments.
     """
 
 
 def ending_after(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Ending:
-    """Decide what becomes of a message whose run raised `error`."""
+    """Return the ending of a message whose run raised `error`."""
     if isinstance(error, NotBegun):
         cause = error.__cause__ or error
         if isinstance(cause, NewerPayload):
@@ -99,14 +99,14 @@ def ending_after(task: Task[Any, Any], context: TaskContext, error: BaseExceptio
         logger.warning("%s #%s got no connection: %s", task.name, context.id, refused)
         return unbegun(context.claim)
     if context.cancelled:
-        # As the database will have it, whatever it raised over that.
+        # The cancellation decides, not the error that the run raised because of it.
         was_told = isinstance(error, asyncio.CancelledError)
         return Cancelled(None if was_told else _described(context, error))
     return failed(task, context, error)
 
 
 def _left_to_newer(task: Task[Any, Any], context: TaskContext, error: NewerPayload) -> Ending:
-    """Hand back what newer code may read; after about an hour it fails, and is tried again."""
+    """Hand a message back for newer code; after about an hour it fails, and is retried."""
     if handed_back(context.claim, NEWER) >= MOST_HANDED_BACK:
         return failed(task, context, error)
     ending = left_alone(context.claim, NEWER)
@@ -121,10 +121,10 @@ def _left_to_newer(task: Task[Any, Any], context: TaskContext, error: NewerPaylo
 
 
 def refused_connection(error: BaseException, alias: str) -> BaseException | None:
-    """Return the error with which Django could not connect to a database, if a run raised it.
+    """Return the error of a failed connect to this database, if it is in the chain of `error`.
 
-    The role may be at its connection limit, or the server; or the server does not answer. A message
-    of the queue that is in that database is not to blame.
+    The role or the server may be at its connection limit, or the server does not answer. This is no
+    fault of a message of the queue in that database.
     """
     found: BaseException | None = error
     seen: set[int] = set()
@@ -141,21 +141,21 @@ def refused_connection(error: BaseException, alias: str) -> BaseException | None
 
 
 def unbegun(claim: Claim) -> HandedBack:
-    """Hand back what could not begin, which is charged nothing."""
+    """Hand a message back whose run could not begin. This is not charged."""
     return left_alone(claim, UNBEGUN)
 
 
 def left_alone(claim: Claim, reason: Reason) -> HandedBack:
-    """Hand a message back: for twice as long each time in a row for the same reason."""
+    """Hand a message back; the delay doubles each time in a row for the same reason."""
     times = handed_back(claim, reason)
     delay = min(reason.first * 2.0 ** min(times, 10), reason.longest)
     return HandedBack(delay, json.dumps({"for": reason.name, "times": times + 1}))
 
 
 def handed_back(claim: Claim, reason: Reason) -> int:
-    """Return how often in a row a message was handed back for a reason.
+    """Return the number of times in a row that a message was handed back for a reason.
 
-    Neither a deferral that its task asked for counts, nor a release.
+    Deferrals by its task and releases do not count.
     """
     if not was_handed_back(claim):
         return 0
@@ -171,7 +171,7 @@ def was_handed_back(claim: Claim) -> bool:
 
 
 def failed(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Ending:
-    """Decide whether a message that raised `error` is tried again, and when."""
+    """Return the ending of a failed run: a retry with its delay, or the message's death."""
     entry = _described(context, error)
     failures = context.claim.failures + 1
     is_hopeless = isinstance(error, HOPELESS) and not isinstance(error, NewerPayload)
@@ -191,9 +191,9 @@ def _delay(
         delay = guard.call(backoff, error, context.failed(failures))
         return None if delay is None else max(as_timedelta(delay), NO_DELAY)
     except BaseException as failed:
-        # Also an EndOfRun, or SystemExit, which mean nothing here.
+        # Also EndOfRun and SystemExit, which have no meaning in a backoff.
         logger.error(
-            "The backoff of %s failed; waiting as by default",
+            "The backoff of %s failed; the default backoff applies",
             task.name,
             exc_info=stand_in(failed, redacting.hiding(context.claim)),
         )
@@ -201,7 +201,7 @@ def _delay(
 
 
 def _described(context: TaskContext, error: BaseException) -> str:
-    """Return an error of a run as it is kept with the message."""
+    """Return a run's error in the form that is stored with the message."""
     claim = context.claim
     shown = stand_in(error, redacting.hiding(claim))
     worker = str(claim.worker_id)
@@ -209,7 +209,7 @@ def _described(context: TaskContext, error: BaseException) -> str:
 
 
 def _parent(error: BaseException) -> int | None:
-    """Return the message whose failure an error passes on; None: the error is the run's own."""
+    """Return the id of the parent whose failure the error passes on; None: it is the run's own."""
     for each in (error, error.__cause__):
         if isinstance(each, ParentFailed) and each.message_id:
             return int(each.message_id)

@@ -18,22 +18,23 @@ from pgqueue.worker.thread_or_loop import Sorting
 BATCH = 1000
 LEASED = LARGEST + 2 * BATCH
 PAYLOADS = 64 * 1024 * 1024
-"""Bytes of all payloads in the buffer, if they are as large as the last ones claimed."""
+"""The limit of payload bytes in the buffer, estimated by the size of the last claimed payloads."""
 LOOK_FOR_STALE = timedelta(seconds=1)
 
 
 class Fetcher(Service):
-    """Claims as many messages as are expected to run in about a second.
+    """Claims about as many messages as run in a second.
 
     Args:
         claimer: claims, and registers the worker under an id.
-        slots: how many messages run at once.
+        slots: the number of messages that run at once.
         poll_interval: the longest nap.
-        listens: whether it listens for new messages: on the connection that claims, so that no
-            other thread has to wake this one.
+        listens: whether it listens for new messages. It listens on the claiming connection, so that
+            no other thread must wake this one.
         give_back: called with a claimed message that another worker should run.
-        on_due_earlier: called when a notification tells of a delayed message that is due earlier.
-        may_claim: whether what is claimed could be settled. `make_room` tells when that changes.
+        on_due_earlier: called when a notification announces a delayed message that is due earlier.
+        may_claim: returns whether the settler can write endings. `make_room` is called after a
+            change.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Fetcher(Service):
         self.claimed = 0
 
     def hear(self, notification: str) -> bool:
-        """Take a notification; return whether it is worth a claim now."""
+        """Process a notification; return whether to claim now."""
         if notification == DUE_EARLIER:
             self._on_due_earlier()
             return False
@@ -88,13 +89,13 @@ class Fetcher(Service):
         self._listener.wake()
 
     def make_room(self) -> None:
-        """Note that there may be room in the buffer now."""
+        """Wake the fetcher if it waits for room in the buffer."""
         if self._waits_for_room:
             self.wake()
 
     def tick(self) -> timedelta:
-        """Claim once; return how long to nap, which depends on what there was, and room for it."""
-        # First announce, then look: so room that is made meanwhile is not missed.
+        """Claim once; return the nap, which depends on the claimed messages and the room."""
+        # First announce, then look: so the fetcher does not miss room that is made meanwhile.
         self._waits_for_room = True
         room = self._room()
         self._waits_for_room = room <= 0 or not self._may_claim()
@@ -126,8 +127,8 @@ class Fetcher(Service):
     def _room(self) -> int:
         fitting = max(1, PAYLOADS // self._payload_size)
         wanted = self._buffer.room(fitting)
-        # Messages beyond the buffer are running, or wait to be settled: while settles are slow,
-        # more claims would only pile them up. The settler wakes this thread.
+        # Leased messages outside of the buffer run, or wait for the settler. While settles are
+        # slow, more claims would only pile them up. The settler wakes this thread.
         return min(wanted, min(LEASED, 2 * fitting) + self._slots - len(self._leases))
 
     def _hold(self, claimed: Sequence[Claimed]) -> None:
@@ -135,7 +136,7 @@ class Fetcher(Service):
         sizes = [each.size for each in claimed]
         self._leases.add(leased)
         if self._stopping.is_set():
-            # The answer came late: the buffer is closed.
+            # The claim's answer came late: the buffer is closed.
             for each in leased:
                 self._give_back(each)
             return
@@ -144,12 +145,12 @@ class Fetcher(Service):
             self._payload_size = max(1, sum(sizes) // len(sizes), self._payload_size // 2)
 
     def _wait(self, *, is_listening: bool) -> timedelta:
-        """Ask for notifications, if enough claims found nothing; else nap."""
+        """Ask for notifications if enough claims were empty; return the nap."""
         self._idle.found_nothing()
         if is_listening and not self._claimer.wants_notice and self._idle.should_ask():
             self._claimer.want_notice(True)
             self._idle.asked()
-            return NO_NAP  # and claim once more: now producers can see it
+            return NO_NAP  # and claim once more: from now on producers see the wish
         self.is_idle = True
         return self._idle.next_nap(is_listening=is_listening, wake_in=self._claimer.wake_in)
 

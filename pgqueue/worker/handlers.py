@@ -10,7 +10,7 @@ ASK_AGAIN = 1.0  # seconds
 
 
 class Handlers:
-    """Which tasks the raw messages of channels are given to.
+    """The tasks that handle the raw messages of channels.
 
     Args:
         alias: the queue's database.
@@ -21,9 +21,9 @@ class Handlers:
         self._known: dict[str, tuple[str, float]] = {}
 
     def adopt(self, claim: Claim) -> Claim:
-        """Return a raw message as one of its channel's handler, called with the payload.
+        """Return a raw message as a call of its channel's handler with the payload.
 
-        One whose channel has no handler is returned as it is.
+        A message whose channel has no handler is returned unchanged.
         """
         handler = self._of(claim.channel)
         if not handler:

@@ -1,4 +1,4 @@
-"""Renew this worker's leases, and learn which are lost and which messages to cancel."""
+"""Renew this worker's leases, and detect lost leases and requests to cancel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgqueue.worker.leases import Leases
 
 
 class Heartbeat(Service):
-    """Beats three times in a lease. It is the last service to stop, after all tasks."""
+    """Beats three times per lease. It is the last service to stop, after all tasks."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Heartbeat(Service):
         self._every = every
         # After an outage, other workers wait for one lease before they rescue messages.
         self.longest_backoff = min(every, self.longest_backoff)
-        # A silent connection has to be cut and replaced before the leases run out. The watchdog
-        # takes 10 s for that, which is too long for leases of less than 20 s.
+        # A silent connection must be cut and replaced before the leases end. The watchdog takes
+        # 10 s for that, which is too long for leases of less than 20 s.
         self.longest_step = min(max(lease.total_seconds() / 6, 1), self.longest_step)
         self._former: tuple[UUID, UUID] | None = None
         self._given_back: tuple[UUID, UUID] | None = None
@@ -49,13 +49,13 @@ class Heartbeat(Service):
 
     @property
     def silence(self) -> float | None:
-        """Seconds since the database took the last beat; None: it took none so far."""
+        """Seconds since the last beat that the database accepted; None: there was none so far."""
         return None if self._beat_at is None else monotonic() - self._beat_at
 
     def tick(self) -> timedelta:
         """Beat once."""
         self._connect()
-        # Leases first, which wait for no lock: another session may have locked the worker's row.
+        # Leases first, which waits for no lock: another session may have locked the worker's row.
         is_renewed = self._renew()
         self._give_back()
         if self._registration.beat(self._session.connection) or is_renewed:
@@ -64,7 +64,7 @@ class Heartbeat(Service):
         return self._every * random.uniform(0.9, 1)  # noqa: S311
 
     def _connect(self) -> None:
-        """Open the connection, which has its own time limit: several addresses may be tried."""
+        """Open the connection. It has a time limit of its own: it may try several addresses."""
         if not self._session.is_open:
             self.note_progress(within=Service.longest_step)
             self._session.open()
@@ -72,7 +72,7 @@ class Heartbeat(Service):
 
     def _renew(self) -> bool:
         """Renew all leases; return whether there were any."""
-        # A run that is over its time and can't be interrupted is left to the fence.
+        # A run beyond its time that nothing can interrupt loses its lease; the fence stops it.
         leased = [
             each
             for each in self._leases.all()
@@ -92,8 +92,8 @@ class Heartbeat(Service):
     def _give_back(self) -> None:
         """Give back messages that were claimed on a connection that broke before it answered.
 
-        At the second beat after the next connection was opened: the server may still execute the
-        claim before that.
+        This is done at the second beat after the reconnect: the server may still execute the claim
+        before that.
         """
         former, before = self._registration.former, self._former
         self._former = former
@@ -105,7 +105,7 @@ class Heartbeat(Service):
         self._given_back = former
 
     def finish(self) -> None:
-        """Delete the worker's row, after what it has counted; if that fails, a duty does later."""
+        """Store the counts and delete the worker's row. If that fails, a duty deletes it later."""
         with suppress(psycopg.Error):
             self._tally.close(self._session.connection)
         with suppress(psycopg.Error):

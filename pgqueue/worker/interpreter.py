@@ -9,9 +9,9 @@ SWITCH_INTERVAL = 0.001
 """Seconds for which a thread may keep the interpreter while others wait. Python's default is five
 times as much, and the fetcher and the settler wait several times for each statement."""
 YOUNG = 10_000
-"""New objects until the garbage collector searches them for cycles. A worker holds some thousand
-messages, none of which is part of a cycle. By default they are searched after each 700 new objects,
-which costs a tenth of a small task."""
+"""The number of new objects after which the garbage collector searches for cycles. A worker holds
+thousands of messages without cycles. Python's default is 700, which costs a tenth of a small
+task."""
 
 
 def set_up() -> None:

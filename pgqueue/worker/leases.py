@@ -11,7 +11,7 @@ from pgqueue.engine.values import Claim
 
 
 class LeasedMessage:
-    """A claim, and what happened to it in this process. Times are of the monotonic clock."""
+    """A claim, and the state of its run in this process. Times are of the monotonic clock."""
 
     __slots__ = (
         *("cancelled", "claim", "claimed", "finished", "given_up", "interrupt", "lock", "lost"),
@@ -24,19 +24,19 @@ class LeasedMessage:
         self.started = claimed
         self.finished = claimed
         self.lost = False
-        """Whether the lease ran out, or was taken away."""
+        """Whether the lease has ended, or was taken away."""
         self.cancelled = False
         self.overdue = False
-        """Whether its run has had all its time."""
+        """Whether its run has exceeded its time."""
         self.is_bounded = False
-        """Whether a hard timeout will end its run. Until then its lease is renewed, though it is
-        overdue: else another worker would run the message beside it."""
+        """Whether a hard timeout will end its run. Until then its lease is renewed, even if it is
+        overdue. Otherwise another worker would run the message at the same time."""
         self.given_up = False
-        """Whether the worker, which stops, no longer waits for its run and hands it back."""
+        """Whether the worker no longer waits for its run, and hands it back or fails it."""
         self.lock: Lock | None = None
-        """The lock on its row that its transaction has, if it runs in one."""
+        """The lock on its row, if its run is in a transaction."""
         self.interrupt: Callable[[], None] | None = None
-        """Interrupts its run, while that is possible. Any thread may call it."""
+        """Interrupts its run; None: that is not possible now. Any thread may call it."""
 
     def begin(self) -> None:
         """Note that its run begins now; the time in the buffer is not part of the run."""
@@ -44,7 +44,7 @@ class LeasedMessage:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its run has ended. That is not yet settled while the lease is in `Leases`."""
+        """Whether its run has ended. While the lease is in `Leases`, the end is not settled."""
         return self.finished > self.claimed
 
     def end(self) -> None:
@@ -52,7 +52,7 @@ class LeasedMessage:
         self.finished = time.monotonic()
 
     def cancel(self) -> None:
-        """Note that its cancellation was requested; interrupt its run if that is possible."""
+        """Note the request to cancel it, and interrupt its run if that is possible."""
         # Set the flag, then read `interrupt`: `cancellable` does it in the other order.
         self.cancelled = True
         if interrupt := self.interrupt:
@@ -60,12 +60,12 @@ class LeasedMessage:
 
 
 class Leases:
-    """All leases of this worker; of each message at most the last one."""
+    """All leases of this worker; at most the last lease of each message."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, LeasedMessage] = {}
-        # Taken by all that change it. Between the look and the deletion of `drop`, the same message
-        # might be claimed again; that lease would never be renewed.
+        # Each change takes this lock. Otherwise the message might be claimed again between the
+        # check and the deletion of `drop`, and that lease would never be renewed.
         self._changing = threading.Lock()
 
     def __len__(self) -> int:
@@ -84,9 +84,9 @@ class Leases:
                     del self._by_id[each.claim.id]
 
     def has(self, leased: LeasedMessage) -> bool:
-        """Return whether this is the present lease of its message, and not an earlier one."""
+        """Return whether this is the current lease of its message, and not an earlier one."""
         return self._by_id.get(leased.claim.id) is leased
 
     def all(self) -> list[LeasedMessage]:
-        """Return all leases of this moment."""
+        """Return all current leases."""
         return list(self._by_id.values())

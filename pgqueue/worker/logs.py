@@ -1,4 +1,4 @@
-"""Show what happens, where the project does not say how."""
+"""Log to stderr, if the project does not configure logging."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 
 def configure_logging(level: int | None) -> None:
-    """Log to stderr from `level` on, unless the project's LOGGING already says where to."""
+    """Log to stderr from `level` on, unless the project's LOGGING configures handlers."""
     logger = logging.getLogger("pgqueue")
     if level is None or logger.handlers or logging.getLogger().handlers:
         return

@@ -1,4 +1,4 @@
-"""Report where the event loop is while one of its tasks blocks all others."""
+"""Report the stack of the event loop while one of its tasks blocks all others."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pgqueue.worker.eventloop import EventLoop
 
 EVERY = timedelta(seconds=1)
 LOOKS = 10
-"""Looks in a row that find the loop at the same turn: one look alone may follow a SIGSTOP."""
+"""Looks in a row that find the loop at the same turn. After a SIGSTOP, one look alone may do so."""
 
 
 class LoopWatch(Service):
-    """Looks at an event loop once a second. It ends nothing: tasks on threads go on."""
+    """Checks an event loop once a second. It ends nothing: tasks on threads go on."""
 
     def __init__(self, loop: EventLoop) -> None:
         super().__init__()
@@ -24,11 +24,11 @@ class LoopWatch(Service):
 
     @property
     def blocked_for(self) -> float:
-        """Seconds for which the loop has not gone on; 0: it does."""
+        """Seconds for which the loop has been blocked; 0: it is not blocked."""
         return self._in_vain * EVERY.total_seconds() if self._in_vain >= LOOKS else 0.0
 
     def tick(self) -> timedelta:
-        """Look once; report a blocked loop once, until it goes on."""
+        """Look once; report a blocked loop once until it goes on."""
         turns = self._loop.turns
         self._in_vain = self._in_vain + 1 if turns == self._turns else 0
         self._turns = turns

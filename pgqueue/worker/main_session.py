@@ -13,7 +13,7 @@ from pgqueue.threads.service import LONGEST_STEP
 
 
 class MainSession:
-    """A session that the watchdog watches while it is in use, as it does with a service's."""
+    """A session that the watchdog watches while it is in use, as it watches services."""
 
     name = "supervisor"
 
@@ -23,10 +23,10 @@ class MainSession:
 
     @contextmanager
     def connected(self) -> Iterator[Connection]:
-        """Lend its connection, for no longer than a step of a service may take.
+        """Yield the connection, for at most the duration of a service's longest step.
 
         Raises:
-            psycopg.OperationalError: the database can't be reached.
+            psycopg.OperationalError: the database is unreachable.
         """
         self._back_by = monotonic() + LONGEST_STEP
         try:
@@ -43,7 +43,7 @@ class MainSession:
         return monotonic() > self._back_by
 
     def cut(self) -> None:
-        """End the connection while the main thread waits for an answer on it."""
+        """Cut the connection while the main thread waits for an answer on it."""
         self._session.cut()
 
     def close(self) -> None:

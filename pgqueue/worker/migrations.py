@@ -1,6 +1,6 @@
 """Wait until `manage.py migrate` has made the tables that this version needs.
 
-A deploy may start workers before it has migrated, or while it does.
+A deploy may start workers before or during the migration.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ def wait_until_migrated(
 ) -> bool:
     """Wait until all migrations of pgqueue are applied, looking once a second.
 
-    The first look that finds one missing is logged; after it an outage of the database is waited
-    for, too.
+    The first look that finds a missing migration is logged. After it, this also waits while the
+    database is away.
 
     Args:
         alias: the queue's database.
-        requests: end the wait.
-        on_look: called while it waits, after each look.
+        requests: requests to stop, which end the wait.
+        on_look: called during the wait, after each look.
 
     Returns:
-        False if it was asked to stop before.
+        False if a request to stop ended the wait.
 
     Raises:
-        psycopg.OperationalError: the database can't be reached at the first look.
+        psycopg.OperationalError: the database is unreachable at the first look.
     """
     is_told = False
     while not requests.count:
@@ -67,8 +67,8 @@ def wait_until_migrated(
 def unapplied(connection: Connection) -> list[str]:
     """Return the names of this version's migrations that were not applied, in their order.
 
-    All of them if no migration was ever recorded. None if this role may not read which were: then
-    the first statement that finds a table missing says so.
+    All names, if no migration was ever recorded. No names, if this role may not read the records:
+    then the first statement on a missing table raises the error.
     """
     table = Identifier(MigrationRecorder.Migration._meta.db_table)
     try:
@@ -83,13 +83,13 @@ def unapplied(connection: Connection) -> list[str]:
 
 
 def _names(package: str | None) -> list[str]:
-    # None: by MIGRATION_MODULES the app has no migrations.
+    # None: MIGRATION_MODULES disables the app's migrations.
     path = import_module(package).__path__ if package else []
     return sorted(each.name for each in pkgutil.iter_modules(path) if not each.ispkg)
 
 
 def _is_applied(package: str | None, name: str, applied: Collection[str]) -> bool:
-    """Return whether a migration is recorded, or all those that it replaces are."""
+    """Return whether a migration is recorded, or all migrations that it replaces are."""
     if name in applied:
         return True
     replaced = import_module(f"{package}.{name}").Migration.replaces

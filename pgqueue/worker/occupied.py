@@ -1,4 +1,4 @@
-"""Tell for how long none of a worker's threads has been free."""
+"""Measure the time for which none of a worker's threads has been free."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pgqueue.worker.buffer import Buffer
 
 
 class Occupied:
-    """Watches the slots of a buffer: whether all of them stay taken by the same runs.
+    """Detects that the same runs keep all slots of a buffer taken.
 
     Args:
-        slots: how many runs there may be at once.
-        blocked_for: returns for how many seconds none of these runs has gone on, as in an event
-            loop that one of them blocks.
+        slots: the maximum number of runs at once.
+        blocked_for: returns the seconds for which one run has blocked all others, in an event loop.
     """
 
     def __init__(
@@ -27,9 +26,9 @@ class Occupied:
         self._since = monotonic()
 
     def seconds(self) -> float:
-        """Return for how long no slot has been free. It must be asked now and then; any thread may.
+        """Return the seconds for which no slot has been free. Any thread may call this.
 
-        A slot that was free in between, and is taken again, is noticed.
+        Call it regularly. It also detects a slot that was free between two calls.
         """
         now, taken = monotonic(), self._buffer.taken
         if taken != self._taken or self._buffer.running < self._slots:

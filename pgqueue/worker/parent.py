@@ -1,4 +1,4 @@
-"""What the processes of a worker and their supervisor tell each other, and the child's end of it.
+"""The messages between a worker's processes and their supervisor, and the child's end of the pipe.
 
 Django is not imported here: a new process has not set it up yet.
 """
@@ -14,30 +14,29 @@ from typing import Protocol
 REQUEST = b"stop"
 """The supervisor's only message: a request to stop."""
 WELL = b"well"
-"""A child's message: no service in it is stuck. It is sent every second. A stuck child sends its
-report, too: this message alone says that it is well."""
+"""A child's message, sent every second: none of its services is stuck."""
 RETIRING = b"retiring"
 """A child's message: it claims no more; start another process in its place."""
 STOPPED = b"stopped"
 """A child's last message: it has no leases any more."""
 LEFT = b"left"
-"""The message of a child that has drained the queue but for rows that statements fail with."""
+"""A child's message: it has drained the queue except rows that make statements fail."""
 REPORT = b"report "
-"""What a child's report of itself begins with (`worker/report`)."""
+"""The prefix of a child's report (`worker/report`)."""
 RUNS = b"runs "
-"""What a child's counts of a task's runs begin with."""
+"""The prefix of a child's counts of a task's runs."""
 
 
 class Superior(Protocol):
-    """Who may ask a worker to stop: its process's parent, or the driver of its cluster."""
+    """The parent of a worker's process, or the driver of its cluster. It may request a stop."""
 
     @property
     def requests(self) -> int:
-        """How often it has asked until now."""
+        """The number of its requests to stop so far."""
 
     @property
     def is_gone(self) -> bool:
-        """Whether it asks no more."""
+        """Whether it is gone, and sends no further requests."""
 
     def fileno(self) -> int:
         """Return the file descriptor that becomes readable with a request."""
@@ -46,7 +45,7 @@ class Superior(Protocol):
         """Count requests to stop."""
 
     def say(self, message: bytes) -> bool:
-        """Send one of the messages above, if it wants to know; return whether it was sent."""
+        """Send one of the messages above, if it accepts them; return whether it was sent."""
 
 
 class SupervisorPipe:
@@ -63,7 +62,7 @@ class SupervisorPipe:
         return self._pipe.fileno()
 
     def listen(self) -> None:
-        """Count requests to stop. A parent that is gone counts as one."""
+        """Count requests to stop. A parent that is gone counts as one request."""
         try:
             while self._pipe.poll():
                 self._pipe.recv_bytes()
@@ -75,7 +74,7 @@ class SupervisorPipe:
     def say(self, message: bytes) -> bool:
         """Send one of the messages above; drop it if the pipe is full or the parent is gone.
 
-        Any thread may.
+        Any thread may call this.
         """
         with suppress(OSError), self._saying, selectors.DefaultSelector() as selector:
             selector.register(self._pipe, selectors.EVENT_WRITE)

@@ -32,15 +32,15 @@ from pgqueue.worker.timeouts import CLEANING_UP, Timeouts
 
 
 class Pipeline:
-    """Builds the parts; each hands a message to the next.
+    """Builds the parts. Each part passes a message to the next.
 
     Args:
         leases: the messages that this worker has leased; other services read it, too.
-        tally: counts how runs end.
+        tally: counts the endings of runs.
         listens: whether the fetcher listens for new messages.
-        on_delayed: called when a message has become due at a later time, here or elsewhere.
+        on_delayed: called when a message has got a later due time, here or elsewhere.
         on_used_up: called when `max_tasks` tasks have run.
-        on_overrun: is told of a run that has not ended at its hard timeout, and of its end.
+        on_overrun: called with a run that exceeded its hard timeout, and with its ending.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Pipeline:
             tally,
             on_settled=self._make_room,
             on_delayed=on_delayed,
-            # A chain whose steps come fast makes a worker withdraw its wish for notifications.
+            # Fast chains make a worker withdraw its wish for notifications, so wake the fetcher.
             on_member_ended=lambda: self.fetcher.wake(),
             on_connected=self._make_room,
         )
@@ -81,8 +81,8 @@ class Pipeline:
 
         for_threads = Buffer(
             config.threads,
-            # Beside an event loop: a kind without a free slot must not at once stop the claiming of
-            # the other kind.
+            # With an event loop beside: a full buffer of one kind must not stop the claiming of the
+            # other kind at once.
             least=config.threads if config.coroutines else 0,
             on_low=self._make_room,
             on_put=lambda: self._thread_waker.wake(),
@@ -122,7 +122,7 @@ class Pipeline:
             listens=listens,
             give_back=lambda leased: self.settler.put(leased, HandedBack()),
             on_due_earlier=on_delayed,
-            # Else, at a connection limit of the role, results would pile up that nothing can write.
+            # Otherwise, at a connection limit of the role, unwritten results would pile up.
             may_claim=lambda: self.settler.is_connected,
         )
 
@@ -133,16 +133,16 @@ class Pipeline:
 
     @property
     def running(self) -> int:
-        """How many tasks run."""
+        """The number of tasks that run."""
         return self._buffer.running
 
     @property
     def buffered(self) -> int:
-        """How many messages wait for their turn."""
+        """The number of messages that wait for their turn."""
         return len(self._buffer)
 
     def busy_for(self) -> float:
-        """Return for how many seconds no thread has been free, or no place of the event loop."""
+        """Return the seconds for which no thread, or no slot of the event loop, has been free."""
         return max(each.seconds() for each in self._occupied)
 
     def start(self) -> None:
@@ -151,17 +151,17 @@ class Pipeline:
             each.start()
 
     def close(self, patience: timedelta) -> Sequence[LeasedMessage]:
-        """Stop claiming; return the messages that were claimed but not begun."""
+        """Stop claiming; return the claimed messages whose runs have not begun."""
         self.fetcher.stop()
         self.fetcher.stopped(patience)
         return self._buffer.close()
 
     def have_ended(self) -> bool:
-        """Return whether all runs have ended, after it was closed."""
+        """Return whether all runs have ended after the close."""
         return all(each.stopped(timedelta()) for each in self.executors)
 
     def cancel(self) -> None:
-        """Interrupt the runs that can be interrupted."""
+        """Interrupt the runs on the event loop."""
         if self._loop:
             self._loop.cancel()
 

@@ -1,4 +1,4 @@
-"""What a supervisor needs of the workers that it starts, wherever they run."""
+"""The interface between a supervisor and the workers that it starts, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from pgqueue.worker.report import Reports
 
 
 class PooledWorker(Protocol):
-    """A worker that the supervisor has started, wherever it runs."""
+    """A worker that the supervisor has started, on this machine or on a cluster."""
 
     ids: WorkerIds
     started_at: float
     retires: bool
     has_stopped: bool
     reports: Reports
-    """What it says of itself, if it does."""
+    """Its reports, if it sends any."""
 
     @property
     def heard_at(self) -> float | None:
-        """When it last reported that nothing in it is stuck."""
+        """The time of its last report that no service is stuck."""
 
     @property
     def status(self) -> int | None:
@@ -32,7 +32,7 @@ class PooledWorker(Protocol):
 
     @property
     def is_well(self) -> bool:
-        """Whether it has reported lately that nothing in it is stuck."""
+        """Whether it has reported lately that no service is stuck."""
 
     @property
     def has_ended_well(self) -> bool:
@@ -40,7 +40,7 @@ class PooledWorker(Protocol):
 
     @property
     def leaves_something(self) -> bool:
-        """Whether it has drained the queue, but for rows that statements fail with."""
+        """Whether it has drained the queue except rows that make statements fail."""
 
     @property
     def signs(self) -> Sequence[Any]:
@@ -59,26 +59,26 @@ class PooledWorker(Protocol):
         """Kill it."""
 
     def leave(self) -> None:
-        """Let it alone; if it lives, it takes that as a request to stop."""
+        """Disconnect from it. If it lives, this is a request to stop."""
 
     def announce(self) -> None:
         """Announce that it died."""
 
 
 class WorkerPool(Protocol):
-    """Where a supervisor's workers run: as processes here, or on a cluster."""
+    """The place where a supervisor's workers run: processes here, or a cluster."""
 
     kill_after: timedelta
-    """How much later than the end of the grace period a worker is killed."""
+    """The time from the end of the grace period until a worker is killed."""
     services: Sequence[Service]
-    """What runs beside it until all of them have ended."""
+    """The services that run beside the workers until all of them have ended."""
 
     def start(self, config: WorkerConfig) -> PooledWorker:
         """Start a worker.
 
         Raises:
-            OSError: there is no room for one at the moment.
+            OSError: there is no room for a worker at the moment.
         """
 
     def wanted(self, *, filled: int, empty: int) -> int:
-        """Return how many workers are to be started, beside those that there are."""
+        """Return the number of further workers to start."""

@@ -1,10 +1,10 @@
 """Find out which message kills its worker.
 
-When a process dies, every message that it had claimed is suspected. So a message that has lost a
-lease before stores when its run begins, and only a begun run is counted when the next lease is
-lost. A message that would be dead after one more lost lease runs alone in its process: if that
-dies, too, this message was the cause. So a message that kills its workers ends as a dead letter,
-and no other message does, however many were claimed with it.
+When a process dies, each message that it had claimed is a suspect. For a message that has lost a
+lease before, the start of its run is stored; the next lost lease is charged only if the run had
+started. A message that would be dead after one more lost lease runs alone in its process. If this
+process dies, too, the message was the cause. So a message that kills its workers ends as a dead
+letter, and no other message does, however many were claimed with it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pgqueue.engine import lease
 from pgqueue.worker.leases import LeasedMessage, Leases
 
 PATIENCE = 60.0
-"""Seconds to wait for the runs beside a suspect, and for a suspect that runs alone. A longer run
-hardly kills its worker, and would delay all others."""
+"""Seconds to wait for the runs beside a suspect, and for a suspect that runs alone. A longer run is
+an unlikely cause, and would delay all others."""
 LOOK = 0.005
 """Seconds between checks whether the ends of other runs are written."""
 
@@ -29,7 +29,7 @@ class Quarantine:
     Args:
         alias: the queue's database.
         leases: the messages whose leases would be lost with this process.
-        max_lost: how many leases a message may lose before it is dead.
+        max_lost: the number of lost leases after which a message is dead.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Quarantine:
         self._changed = threading.Condition()
 
     def begin(self, leased: LeasedMessage) -> None:
-        """Return when it may run. The caller must call `end`, even if this raises.
+        """Wait until the message may run. The caller must call `end`, even if this raises.
 
         The lease may be lost during the wait: then `leased.lost` is set.
 
         Raises:
-            django.db.Error: the beginning of the run can't be stored.
+            django.db.Error: the statement that stores the start of the run has failed.
         """
         lost = leased.claim.lost
         if lost and lost + 1 >= self._max_lost:
@@ -64,7 +64,7 @@ class Quarantine:
     def end(self, leased: LeasedMessage) -> None:
         """Note that its run is over. Any thread may call this."""
         self._running.discard(leased)
-        if self._alone is None:  # as nearly always
+        if self._alone is None:  # the usual case
             return
         with self._changed:
             if self._alone is leased:
@@ -73,8 +73,8 @@ class Quarantine:
             self._changed.notify_all()
 
     def _join(self, leased: LeasedMessage) -> None:
-        # First announce, then look. `_be_alone` does it in the other order. So neither misses the
-        # other, and runs that need no quarantine take no lock.
+        # First add the run, then read `_alone`. `_be_alone` does it in the other order. So neither
+        # misses the other, and runs that need no quarantine take no lock.
         self._running.add(leased)
         until = time.monotonic() + self._patience
         while self._alone is not None and (left := until - time.monotonic()) > 0:

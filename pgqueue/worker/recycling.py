@@ -1,4 +1,4 @@
-"""How many tasks a process runs, and how large it may grow, before another one replaces it."""
+"""The limits of a process, in tasks and memory, after which another process replaces it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ Ended = Callable[[LeasedMessage, Ending], None]
 
 
 class TaskLimit:
-    """Passes on how runs ended, and counts them.
+    """Counts the endings of runs, and passes them on.
 
     Args:
-        most: the number of runs of this process.
-        on_reached: called when `most` runs have ended, and after each further one. Any thread may
-            call it.
+        most: the maximum number of runs of this process.
+        on_reached: called when `most` runs have ended, and after each further run, by any thread.
     """
 
     def __init__(self, most: int, ended: Ended, *, on_reached: Callable[[], None]) -> None:
@@ -32,11 +31,11 @@ class TaskLimit:
 
     @classmethod
     def of(cls, most: int | None, ended: Ended, *, on_reached: Callable[[], None]) -> Ended:
-        """Return a limit; or `ended` itself, if there is none."""
+        """Return a limit, or `ended` itself if there is no maximum."""
         return ended if most is None else cls(most, ended, on_reached=on_reached)
 
     def __call__(self, leased: LeasedMessage, ending: Ending) -> None:
-        """Pass on one that ended."""
+        """Pass on a run's ending, and count it."""
         self._ended(leased, ending)
         if next(self._counter) >= self._most:
             self._on_reached()
@@ -45,7 +44,7 @@ class TaskLimit:
 def memory() -> float:
     """Return the resident memory of this process, in MB of a million bytes.
 
-    Without /proc, or if no file can be opened: the largest that it ever had.
+    Without /proc, or if no file can be opened, return the largest size so far.
     """
     with suppress(OSError):
         pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -1,4 +1,4 @@
-"""What a worker's process tells of itself: to its supervisor, and to those who scrape it."""
+"""The reports of a worker's process: to its supervisor, and to scrapers of its metrics."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ EVERY = timedelta(seconds=1)
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessReport:
-    """What one process does at a moment, and what it has done until then.
+    """The state of one process at a moment, and its counts until then.
 
     Attributes:
-        slots: how many tasks it runs at once.
-        running: how many it runs.
-        buffered: messages that it has claimed, and that wait for their turn.
-        unsettled: runs that have ended, and are not written yet.
-        claims: how many statements it has claimed with.
-        claimed: how many messages it has claimed.
-        leases_lost: how many runs could not be settled, since their lease was lost.
+        slots: the number of tasks that it runs at once.
+        running: the number of tasks that run.
+        buffered: the number of claimed messages that wait for their turn.
+        unsettled: the number of runs that have ended, and are not written yet.
+        claims: the number of statements that claimed.
+        claimed: the number of claimed messages.
+        leases_lost: the number of runs that could not be settled, since their lease was lost.
         busy_for: seconds for which none of its threads has been free.
-        is_too_busy: whether that is longer than it may be.
-        silence: seconds since the database took its last heartbeat; None: it took none so far.
-        stuck: the names of what is stuck in it.
-        at: when that was so, by the monotonic clock of who has the report.
+        is_too_busy: whether `busy_for` exceeds the limit.
+        silence: seconds since the database accepted a heartbeat; None: it has accepted none so far.
+        stuck: the names of its stuck services.
+        at: the time of the report, by the monotonic clock of the process that holds it.
     """
 
     slots: int = 0
@@ -50,23 +50,23 @@ class ProcessReport:
 
     @property
     def silent_for(self) -> float | None:
-        """As `silence`, by now: a report of long ago tells of no heartbeat since."""
+        """The `silence` until now: it includes the time since the report."""
         return None if self.silence is None else self.silence + monotonic() - self.at
 
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSnapshot:
-    """What a worker does, in however many processes, and what it has done since it began.
+    """The state of a worker with one or more processes, and its counts since the start.
 
     Attributes:
-        reports: of the processes that live, and have reported.
-        runs: the counts of all runs, also of processes that have ended.
+        reports: the reports of the living processes that have reported.
+        runs: the counts of all runs, including processes that have ended.
         claims: as in a report, of all processes so far.
         claimed: likewise.
         leases_lost: likewise.
-        started: how many processes were started.
-        died: how many of them ended unasked.
-        complaints: why the worker is not well, beside what the reports say.
+        started: the number of processes that were started.
+        died: the number of processes that ended without a request.
+        complaints: further reasons why the worker is unhealthy, in addition to the reports.
     """
 
     reports: Sequence[ProcessReport] = ()
@@ -79,17 +79,17 @@ class WorkerSnapshot:
     complaints: Sequence[str] = ()
 
     def not_alive(self) -> list[str]:
-        """Return why it should be restarted; nothing: it is alive, with a database or without."""
+        """Return the reasons to restart it; none: it is alive, with or without a database."""
         stuck = sorted({name for each in self.reports for name in each.stuck})
         busy = max((each.busy_for for each in self.reports if each.is_too_busy), default=0)
         occupied = [f"no thread has been free for {busy:.0f} s"] if busy else []
         return [*self.complaints, *(f"stuck: {name}" for name in stuck), *occupied]
 
     def not_working(self, lease: timedelta) -> list[str]:
-        """Return why it does not work: it is not alive, or the database is not.
+        """Return the reasons why it does not work: it is not alive, or the database is away.
 
         Args:
-            lease: for so long the database may take no heartbeat.
+            lease: the longest time without a heartbeat that the database accepted.
         """
         return [*self.not_alive(), *_silence(self.reports, lease.total_seconds())]
 
@@ -97,7 +97,7 @@ class WorkerSnapshot:
 def _silence(reports: Sequence[ProcessReport], longest: float) -> list[str]:
     silences = [each.silent_for for each in reports]
     known = [each for each in silences if each is not None]
-    if not known:  # a process that has just replaced another one is no reason
+    if not known:  # one new process without a heartbeat yet is no reason
         return ["the database has taken no heartbeat so far"]
     if max(known) > longest:
         return [f"the database has taken no heartbeat for {max(known):.0f} s"]
@@ -105,10 +105,10 @@ def _silence(reports: Sequence[ProcessReport], longest: float) -> list[str]:
 
 
 class Reporter(Service):
-    """Sends the supervisor, once a second, a report, and the counts that have changed since.
+    """Sends the supervisor a report, and the changed counts, once a second.
 
     Args:
-        report: makes a report.
+        report: returns a report.
         totals: returns the counts of all runs so far.
     """
 
@@ -125,7 +125,7 @@ class Reporter(Service):
         self._told: dict[Pair, int] = {}
 
     def tick(self) -> timedelta:
-        """Report once. What the pipe has no room for is told the next time."""
+        """Report once. Counts that the pipe has no room for are sent the next time."""
         told = self._report_now().__dict__ | {"at": 0}
         self._parent.say(REPORT + json.dumps(told).encode())
         for each in self._totals():
@@ -139,19 +139,19 @@ class Reporter(Service):
         return EVERY
 
     def finish(self) -> None:
-        """Report what has ended last."""
+        """Report the last counts."""
         self.tick()
 
 
 class Reports:
-    """What one process has reported so far, as its supervisor keeps it."""
+    """The reports of one process so far. Its supervisor keeps them."""
 
     def __init__(self) -> None:
         self.last: ProcessReport | None = None
         self.runs: dict[Pair, Counts] = {}
 
     def take(self, message: bytes) -> None:
-        """Take a message of a `Reporter`."""
+        """Read a message of a `Reporter`."""
         if message.startswith(REPORT):
             told = json.loads(message.removeprefix(REPORT))
             self.last = ProcessReport(**told | {"at": monotonic()})
@@ -161,7 +161,7 @@ class Reports:
 
 
 class Gathered:
-    """What the processes of a supervisor have reported, also those that have ended."""
+    """The reports of all processes of a supervisor, including processes that have ended."""
 
     def __init__(self) -> None:
         self.started = 0
@@ -170,7 +170,7 @@ class Gathered:
         self._claims = self._claimed = self._leases_lost = 0
 
     def keep(self, ended: Reports) -> None:
-        """Keep what a process has done that has ended."""
+        """Add the counts of a process that has ended."""
         add_up(self._runs, ended.runs.values())
         if last := ended.last:
             self._claims += last.claims
@@ -178,10 +178,10 @@ class Gathered:
             self._leases_lost += last.leases_lost
 
     def with_those(self, living: Iterable[Reports], complaints: Sequence[str]) -> WorkerSnapshot:
-        """Return what all of them have done, and what the living do.
+        """Return the counts of all processes, and the state of the living ones.
 
         Args:
-            complaints: why the worker is not well, beside what they report.
+            complaints: further reasons why the worker is unhealthy.
         """
         runs, reports = dict(self._runs), []
         for each in living:

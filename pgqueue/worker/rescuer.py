@@ -1,9 +1,9 @@
 """Take messages away from processes that died, on a thread of its own.
 
-So the main thread, which passes on signals and replaces processes, waits for no database.
+So the main thread, which passes on signals and replaces processes, never waits for the database.
 
-The thread also does the duty `rescue`. A process may do that only after the database has answered
-it for a whole lease, and a process that is recycled may live shorter than a lease.
+The thread also does the duty `rescue`. A process may do this duty only after the database has
+answered it for a whole lease. A process that is recycled may live shorter than a lease.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNTIL_WOKEN = timedelta(hours=1)
 
 
 class Dead:
-    """A dead process, and when to take its remaining messages away."""
+    """A dead process, and the time of the next rescue of its messages."""
 
     def __init__(self, ids: WorkerIds) -> None:
         self.ids = ids
@@ -35,20 +35,20 @@ class Dead:
         self.pause = 0.0
 
     def wait(self) -> None:
-        """Let it be due again, after twice the pause of the last time."""
+        """Make it due again, after twice the last pause."""
         self.pause = min(max(2 * self.pause, AGAIN_AFTER), LONGEST_PAUSE)
         self.due_at = monotonic() + self.pause
 
 
 class Rescuer(Service):
-    """Rescues the messages of dead processes, and tries again while it can't.
+    """Rescues the messages of dead processes, and retries until it has succeeded.
 
-    It can't while the database is away, or while a message is locked by its task's transaction,
-    which the server ends only after its current statement.
+    A rescue fails while the database is away. It also fails while a message is locked by its task's
+    transaction, which the server ends only after its current statement.
 
     Args:
         alias: the queue's database.
-        duties: whether it also rescues the messages of other workers whose leases are over.
+        duties: whether it also rescues the messages of other workers whose leases have ended.
     """
 
     def __init__(self, alias: str, *, duties: bool = False) -> None:
@@ -65,18 +65,18 @@ class Rescuer(Service):
         )
 
     def rescue_from(self, ids: WorkerIds) -> None:
-        """Take everything away from a process that is dead: at once, after a second, and so on."""
+        """Rescue the messages of a dead process: at once, after a second, and so on."""
         self._dead.append(Dead(ids))
         self.wake()
 
     def tick(self) -> timedelta:
-        """Rescue the messages that are due; nap until the next ones may be."""
+        """Rescue the messages that are due; return the time until the next ones are due."""
         naps = [UNTIL_WOKEN.total_seconds()]
         for each in [each for each in self._dead if each.due_at <= monotonic()]:
             self.note_progress()
             self._rescue_from(each.ids)
-            # Those that are still there are locked. They are looked for until there are none:
-            # who rescues by leases has them in the end.
+            # The remaining messages are locked. Look for them until none is left: at the latest,
+            # the duty `rescue` takes them when their leases have ended.
             if each.pause and not self._has_left_any(each.ids):
                 self._dead.remove(each)
             else:
@@ -100,12 +100,12 @@ class Rescuer(Service):
         return lease.are_any_of(self._session.connection, ids.first, ids.last)
 
     def finish(self) -> None:
-        """Rescue from those who died last, if that can be, and close the connection."""
+        """Rescue the messages of the last dead processes, if possible; close the connection."""
         try:
             for each in self._dead:
                 self._rescue_from(each.ids)
         except Exception as error:
-            # The leases run out instead.
+            # The messages are rescued when their leases have ended.
             signals.send(signals.service_failed, type(self), service=self.name, error=error)
         finally:
             self._session.close()

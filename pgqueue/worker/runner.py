@@ -1,4 +1,4 @@
-"""Run one message. `failures` decides how a run ends that raised; the settler writes the ending."""
+"""Run one message. `failures` decides the ending after an error; the settler writes the ending."""
 
 from __future__ import annotations
 
@@ -74,21 +74,22 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True)
 class Runner:
-    """Turns what is leased into an ending.
+    """Runs a leased message, and returns its ending.
 
-    On a thread, by `run`. An event loop calls its parts: `begin` and `awaitable` first, then
-    `conclude` and `end`, outside of the loop since receivers of signals may use the database.
+    A thread calls `run`. An event loop calls the parts: `begin` and `awaitable` first, then
+    `conclude` and `end`. These run outside of the loop, since receivers of signals may use the
+    database.
 
     Args:
         alias: the queue's database, which atomic tasks settle on.
-        timeouts: bounds a run in time.
-        handlers: know what to do with raw messages.
-        quarantine: lets runs begin, one alone where it must be.
+        timeouts: limits the time of a run.
+        handlers: finds the tasks of raw messages.
+        quarantine: lets runs begin, and lets a suspect run alone.
         tally: counts atomic runs, which are settled here.
-        is_inside: each run is part of a transaction of the caller's, as in a TestCase.
-        grace: how much later than its timeout a run's hard timeout is, unless its task says
-            otherwise; None: nobody could replace this process.
-        on_overrun: is told of a run that has not ended at its hard timeout, and how it ended thus.
+        is_inside: whether each run is part of the caller's transaction, as in a TestCase.
+        grace: the time from a run's timeout to its hard timeout, unless its task declares one;
+            None: no supervisor can replace this process.
+        on_overrun: called with a run that exceeded its hard timeout, and with its ending.
     """
 
     alias: str
@@ -102,7 +103,7 @@ class Runner:
     _reported: dict[str, float] = field(default_factory=dict)
 
     def run(self, leased: LeasedMessage) -> Ending:
-        """Run the task of what is leased; whatever it raises is in the ending. Never raises.
+        """Run the task of a leased message. Never raises: an error becomes part of the ending.
 
         The run and its receivers have a context of their own.
         """
@@ -118,9 +119,9 @@ class Runner:
             self.end(leased)
 
     def begin(self, leased: LeasedMessage) -> Run | Ending:
-        """Begin a run, which is to be ended; or return the ending, if there is nothing to run.
+        """Begin a run, or return the ending if there is nothing to run. Never raises.
 
-        Never raises.
+        The caller must call `end` for a run that has begun.
         """
         try:
             return self._begin(leased)
@@ -137,13 +138,13 @@ class Runner:
         try:
             declared = find_task(leased.claim.task)
         except (Exception, SystemExit):
-            # What its module raises as it is imported; another worker's may be whole.
+            # The import of its module failed; another worker's version may be intact.
             logger.exception("The task %s can't be imported", leased.claim.task)
             declared = None
         if declared is None:
             return self._unknown(leased)
         self.quarantine.begin(leased)
-        if needless := _needless(leased):  # by now: it may have had to wait
+        if needless := _needless(leased):  # again: the quarantine may have taken a while
             self.end(leased)
             return needless
         leased.begin()
@@ -157,26 +158,26 @@ class Runner:
         return Run(task, context, leased)
 
     def end(self, leased: LeasedMessage) -> None:
-        """Say that a run is over. Never raises."""
+        """Note that a run is over. Never raises."""
         if not leased.has_ended:
             leased.end()
         self.quarantine.end(leased)
         close_old_connections()
 
     def awaitable(self, run: Run) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """Return what to call in an event loop, and await.
+        """Return a function that an event loop calls to get the coroutine of a run.
 
         Raises:
-            UnreadablePayload: it can't be called with what the message holds.
+            UnreadablePayload: the message's arguments do not fit the task.
         """
         args, kwargs = self._arguments(run)
         return partial(self._bounded(run), *args, **kwargs)
 
     def conclude(self, run: Run, value: Callable[[], Any]) -> Ending:
-        """Return how a run ended that was awaited, and announce it. Never raises.
+        """Return the ending of an awaited run, and announce it. Never raises.
 
         Args:
-            value: returns what the task returned, or raises what it raised.
+            value: returns the task's return value, or raises the task's error.
         """
         is_written = False
         try:
@@ -189,17 +190,17 @@ class Runner:
         return self._announced(run, ending, is_written=is_written)
 
     def _has_handler(self, leased: LeasedMessage) -> bool:
-        """Make a raw message one of its channel's handler, if there is one."""
+        """Turn a raw message into a call of its channel's handler; return whether there is one."""
         try:
             leased.claim = self.handlers.adopt(leased.claim)
         except Exception:
-            logger.exception("The handler of the channel %s can't be had", leased.claim.channel)
+            logger.exception("The handler of the channel %s can't be read", leased.claim.channel)
         finally:
             close_old_connections()
         return bool(leased.claim.task)
 
     def _run(self, run: Run) -> Ending:
-        # A transaction that is open here is nobody's: it must not pass for the task's.
+        # A transaction that is open here is left over: it must not become the task's transaction.
         roll_back_open()
         is_written = False
         try:
@@ -210,16 +211,16 @@ class Runner:
                 is_written = True
         except BaseException as error:
             if run.leased.given_up:
-                return Closed()  # its connection was cut, perhaps: it did not fail
+                return Closed()  # perhaps its connection was cut: this is no failure
             close_after(error)
-            # Even SystemExit: a task doesn't end its worker. Of an atomic task, nothing is written.
+            # Even SystemExit: a task does not end its worker. An atomic task has written nothing.
             ending = _ending_after(run, error)
         if not is_written:
             run.leased.end()
         return self._announced(run, ending, is_written=is_written)
 
     def _announced(self, run: Run, ending: Ending, *, is_written: bool) -> Ending:
-        """Tell how a run ended; return what is left to be written of it."""
+        """Announce the ending of a run; return the ending that the settler must write."""
         if is_written:
             self.tally.add([(run.leased, ending)])
         announce(run.task, run.context, ending)
@@ -231,7 +232,7 @@ class Runner:
             return self._ended(run, lambda: guard.call(self._returned, run))
 
         def call() -> Ending:
-            # What an earlier call noted was rolled back.
+            # The notes of an earlier call were rolled back.
             context.claim, context.growth = leased.claim, None
             ending = self._ended(run, lambda: guard.call(self._returned, run))
             if has_grown(run, ending):
@@ -248,10 +249,10 @@ class Runner:
         )
 
     def _grown(self, run: Run, ending: Ending) -> Ending:
-        """Write the end of a run, and what it adds to its flow, in one transaction.
+        """Write the ending of a run, and its additions to its flow, in one transaction.
 
         Returns:
-            How it has ended: with a failure, if that could not be stored.
+            The ending. It is a failure if the additions could not be stored.
         """
 
         def call() -> Ending:
@@ -291,7 +292,7 @@ class Runner:
                 forking.leave_if_forked_since(began)
 
     def _bound(self, run: Run) -> AbstractContextManager[None]:
-        """Give the run up, and this process, if the block has not ended at its hard timeout."""
+        """Fail the run and end this process if the block exceeds its hard timeout."""
         if self.grace is None or (hard := run.task.hard_limit(self.grace)) is None:
             return nullcontext()
         began = run.leased.started
@@ -317,7 +318,7 @@ class Runner:
 
     @contextmanager
     def _interrupted(self, run: Run) -> Iterator[None]:
-        """Raise in the block what its task's limits say, each when its time is over."""
+        """Raise the error of each of the task's limits in the block when its time is over."""
         with ExitStack() as stack:
             for limit in run.task.limits:
                 over = _over_at(run, limit)
@@ -330,7 +331,7 @@ class Runner:
     def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
         def results(ids: Collection[int]) -> Mapping[int, Returned]:
             taken = flow_results.results(self.alias, ids, since=claim.created_at)
-            # Errors must not quote what is redacted of these.
+            # Errors must not quote redacted values of the results.
             run.leased.claim = run.context.claim = claim._replace(taken=tuple(taken.items()))
             return taken
 
@@ -338,14 +339,14 @@ class Runner:
             claim = run.leased.claim
             resolve = None
             if claim.flow_id is not None:
-                # Here, since the span itself begins where an event loop may be.
+                # Here, since this may query the database; the span may begin in an event loop.
                 tracing.prepare(run.context)
                 resolve = results
             codec, payload = run.task.codec, claim.payload or b""
             args, kwargs = codec.decode(payload, resolve)
             codec.check_known(args, kwargs, is_encrypted=is_envelope(payload))
             return [run.context.argument, *args] if run.task.takes_context else args, kwargs
-        except (*AWAY, NewerPayload) as error:  # both may have asked the database
+        except (*AWAY, NewerPayload) as error:  # decoding may query the database
             raise NotBegun from error
 
     def _bounded(self, run: Run) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -359,7 +360,7 @@ class Runner:
 
         if not task.limits:
             return cancellable(leased, surrounded if task.hard_timeout else awaited)
-        # A coroutine is cancelled once: by the first.
+        # A coroutine is cancelled only once: by the first limit.
         first = task.limits[0]
         over = _over_at(run, first)
 
@@ -370,7 +371,7 @@ class Runner:
         return cancellable(leased, limited)
 
     def _unknown(self, leased: LeasedMessage) -> Ending:
-        """Leave it to who knows what to do with it, later each time; nothing is charged."""
+        """Hand the message back to a worker that knows its task. Nothing is charged."""
         claim = leased.claim
         ending = left_alone(claim, UNKNOWN)
         what = claim.task or f"raw messages of {claim.channel}"
@@ -388,21 +389,21 @@ class Runner:
 
 
 def _encoded(task: Task[Any, Any], returned: Any) -> str:
-    """Return a result as JSON. Even to look at the type of a lazy object runs the user's code."""
+    """Return a result as JSON. Even the type check of a lazy object runs the user's code."""
     check_did_run(task.name, returned)
     return task.encode_result(returned)
 
 
 def has_grown(run: Run, ending: Ending) -> bool:
-    """Return whether a run that succeeded adds to its flow."""
+    """Return whether a run succeeded and has added messages to its flow."""
     return bool(run.context.growth) and isinstance(ending, Succeeded)
 
 
 def grow(run: Run, alias: str) -> None:
-    """Store what a run adds to its flow.
+    """Store the messages that a run adds to its flow.
 
     Raises:
-        PGQueueError: it can't be stored.
+        PGQueueError: the messages are refused.
     """
     if run.context.growth is not None:
         run.context.growth.grow(connections[alias])
@@ -419,14 +420,14 @@ async def _awaited(task: Task[Any, Any], context: TaskContext, /, *args: Any, **
 
 
 def _needless(leased: LeasedMessage) -> Ending | None:
-    """Return the ending of what is not to be run any more."""
+    """Return the ending of a message that must not run; None: it must run."""
     if leased.lost:
         return Closed()
     return HandedBack() if leased.cancelled else None
 
 
 def _over_at(run: Run, limit: TimeLimit) -> float:
-    # A call that is repeated after a conflict has only the rest of the time.
+    # A call that is repeated after a conflict has only the remaining time.
     return run.leased.started + limit.after.total_seconds()
 
 
@@ -434,16 +435,16 @@ def _ending_after(run: Run, error: BaseException) -> Ending:
     try:
         return ending_after(run.task, run.context, error)
     except BaseException:
-        # There is no memory left to describe it, perhaps.
-        _complain("%s #%s: what it raised can't be told", run.task.name, run.leased.claim.id)
+        # Perhaps there is no memory left to describe the error.
+        _complain("%s #%s: its error can't be described", run.task.name, run.leased.claim.id)
         return unbegun(run.leased.claim)
 
 
 def announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
-    """Tell how a run ended; of an atomic one, when that is in the database.
+    """Announce the ending of a run; for an atomic run, after the commit.
 
-    A failure is told among the context variables that the function has left: its trace, its fields
-    of the log, its scope of Sentry.
+    A failure is announced in the context variables that the function has left: its trace, its log
+    fields, its Sentry scope.
     """
     raised_in, context.raised_in = context.raised_in, None
     if raised_in is None:
@@ -461,12 +462,12 @@ def _announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> Non
     try:
         raise ending.error
     except BaseException:
-        # While it is handled: receivers may look at sys.exc_info(), as Django's do.
+        # In the handler: receivers may look at sys.exc_info(), as Django's do.
         _tell(task.send_finished, context, ending)
 
 
 def _tell(send: Callable[..., None], *arguments: object) -> None:
-    """Tell others. What they raise ends no thread: not even SystemExit, or an EndOfRun."""
+    """Call a receiver, and log its error: not even SystemExit or EndOfRun ends the thread."""
     try:
         send(*arguments)
     except BaseException:
@@ -474,6 +475,6 @@ def _tell(send: Callable[..., None], *arguments: object) -> None:
 
 
 def _complain(message: str, *arguments: object) -> None:
-    """Log what is being handled, if that can be done."""
+    """Log the current exception, if possible."""
     with suppress(BaseException):
         logger.exception(message, *arguments)

@@ -1,4 +1,4 @@
-"""Write down how runs ended, in batches."""
+"""Write the endings of runs in batches."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from pgqueue.worker.leases import LeasedMessage, Leases
 
 BATCH = 1000
 RESULTS = 64 * 1024 * 1024
-"""What the results of a batch may take together, in characters: a statement can't be of 1 GB."""
+"""The limit of characters of a batch's results: PostgreSQL refuses a statement of 1 GB."""
 GATHER = timedelta(milliseconds=5)
-"""How long a batch may gather while results keep coming."""
+"""The time in which a batch may grow while endings keep coming."""
 BESIDE_A_LOCK = timedelta(milliseconds=50)
-"""How soon to try again what another transaction has locked."""
+"""The time until the next attempt for messages that another transaction has locked."""
 BESIDE_OTHERS = timedelta(seconds=10)
-"""How soon to try again what is refused though its run is not at fault."""
+"""The time until the next attempt for endings that a trigger or a constraint refuses."""
 FOREVER = timedelta(hours=1)
-# What ended so can't be stored: trying again would end the same way.
+# Endings with these errors are not storable: a retry would end the same way.
 UNWRITABLE = (DataError, ProgramLimitExceeded, StatementTooComplex)
 
 Ended = tuple[LeasedMessage, Ending]
@@ -61,15 +61,15 @@ Ended = tuple[LeasedMessage, Ending]
 class Settler(Service):
     """Takes endings from the threads, and writes them with one statement for each kind.
 
-    A message that another transaction has locked, for example to cancel it, is kept apart and tried
-    again, so that no other message waits for it. The same is done where a trigger or a constraint
-    refuses it. It goes on being leased until it is written, or found to be lost.
+    A message that another transaction has locked, for example to cancel it, is kept apart and
+    retried, so that no other message waits for it. The same is done if a trigger or a constraint
+    refuses it. It stays leased until its ending is written, or its lease is lost.
 
     Args:
-        tally: counts what was settled.
+        tally: counts the settled runs.
         on_settled: called when fewer messages are leased than before.
-        on_delayed: called when a message was given a time to be due at.
-        on_member_ended: called when a message of a flow has left its run: others may go on now.
+        on_delayed: called when a message has got a due time.
+        on_member_ended: called when a run of a flow's message has ended: others may run now.
         on_connected: called when it has a new connection.
     """
 
@@ -97,15 +97,15 @@ class Settler(Service):
         self._try_at = 0.0
         self._refused: dict[LeasedMessage, Ending] = {}
         self._try_refused_at = 0.0
-        # Wherever they are queued: a batch that failed halfway knows by it what is left.
+        # The messages in all queues. After a batch failed halfway, the set has its remaining ones.
         self._unwritten: set[LeasedMessage] = set()
         self._is_idle = False
         self._losing = threading.Lock()
         self.leases_lost = 0
-        """How many runs ended, and were no longer ours to settle."""
+        """The number of ended runs whose lease this worker had lost."""
 
     def put(self, leased: LeasedMessage, ending: Ending) -> None:
-        """Hand over a run that ended. Any thread may."""
+        """Hand over the ending of a run. Any thread may call this."""
         if isinstance(ending, Closed):
             self._leases.drop(leased)
             if leased.lost and not leased.given_up:
@@ -123,11 +123,11 @@ class Settler(Service):
             self.wake()
 
     def tick(self) -> timedelta:
-        """Write one batch; it stays queued until the database took it."""
+        """Write one batch. It stays queued until the database has accepted it."""
         self._connect()
         self._take_back()
         self._try_refused()
-        # All at first, in one go: others put something in meanwhile.
+        # Copy the whole queue in one step: other threads append meanwhile.
         taken = _fitting(list(self._ended)[:BATCH])
         if not taken:
             return self._rest()
@@ -145,18 +145,18 @@ class Settler(Service):
         return GATHER if 1 < len(self._ended) < BATCH else NO_NAP
 
     def _connect(self) -> None:
-        """Connect, also where nothing has ended yet: nothing is claimed before."""
+        """Connect, even if no run has ended yet: the fetcher claims nothing before."""
         if not self._session.is_open:
             self._session.open()
             self._on_connected()
 
     @property
     def is_connected(self) -> bool:
-        """Whether it has a connection; one that was lost counts until it is used."""
+        """Whether it has a connection; a broken connection counts until its next use."""
         return self._session.is_open
 
     def _rest(self) -> timedelta:
-        """Nap until something ends, or until what is locked is to be tried again."""
+        """Return the nap until the next attempt for locked or refused messages."""
         self._is_idle = True
         if self._ended:
             return NO_NAP
@@ -170,28 +170,28 @@ class Settler(Service):
         self._locked += locked
 
     def _take_back(self) -> None:
-        """Queue what was locked behind the others, when it is time to try it again."""
+        """Queue the locked messages behind the others, when their next attempt is due."""
         if self._locked and monotonic() >= self._try_at:
             self._ended.extend(self._locked)
             self._locked.clear()
 
     def _write(self, batch: Sequence[Ended]) -> list[Ended]:
-        """Write what ended in the same way; return what another transaction has locked."""
+        """Write endings of one kind; return the ones that another transaction has locked."""
         connection = self._session.connection
         settled = write(connection, batch)
         if any(getattr(ending, "delay", None) for _, ending in batch):
             self._on_delayed()
         if any(leased.claim.flow_id is not None for leased, _ in batch):
             self._on_member_ended()
-        if len(settled) == len(batch):  # as nearly always
+        if len(settled) == len(batch):  # the usual case
             self._tally.add(batch)
             self._let_go(*(leased for leased, _ in batch))
             return []
         missing = []
         runs = Counter(leased.claim.id for leased, _ in batch)
         for each in batch:
-            # A message may be here twice: the run that lost its lease, and the one since. If not,
-            # it may be claimed again by now, having been handed back.
+            # A message may be here twice: a run that lost its lease, and a later run. Otherwise,
+            # the message may have been handed back and claimed again.
             id = each[0].claim.id
             if id in settled and (runs[id] == 1 or self._leases.has(each[0])):
                 self._tally.add([each])
@@ -215,7 +215,7 @@ class Settler(Service):
         self._unwritten.difference_update(leased)
 
     def _write_each(self, batch: Sequence[Ended]) -> list[Ended]:
-        """Write runs that ended in the same way; write the culprits of a failure otherwise."""
+        """Write endings of one kind; if some make the statement fail, treat these separately."""
         try:
             return self._write(batch)
         except Exception as error:
@@ -234,14 +234,14 @@ class Settler(Service):
             def otherwise(ended: Ended, error: Exception) -> list[Ended]:
                 locked = self._write_otherwise(ended, error)
                 if len(self._refused) - before >= MOST:
-                    raise error  # perhaps nothing can be written
+                    raise error  # perhaps every write fails
                 return locked
 
             parts = by_halves(some, batch, otherwise, error=error)
             return [each for part in parts for each in part]
 
     def _write_otherwise(self, ended: Ended, error: Exception) -> list[Ended]:
-        """Bury the message if its end is unwritable; keep it apart if something else refuses it."""
+        """Bury the message if its ending is not storable; otherwise keep it apart for a retry."""
         leased, ending = ended
         if isinstance(error, UNWRITABLE) and not isinstance(ending, HandedBack):
             claim = leased.claim
@@ -260,7 +260,7 @@ class Settler(Service):
         return []
 
     def _try_refused(self) -> None:
-        """Try again, one by one, what was refused, when it is time."""
+        """Retry the refused endings one by one, when they are due."""
         if self._refused and monotonic() >= self._try_refused_at:
             self._try_refused_at = monotonic() + BESIDE_OTHERS.total_seconds()
             for leased, ending in list(self._refused.items()):
@@ -272,17 +272,17 @@ class Settler(Service):
                     raise
 
     def is_done(self) -> bool:
-        """Whether everything handed over is written."""
+        """Return whether all endings are written."""
         return not self._unwritten
 
     @property
     def unsettled(self) -> int:
-        """How many runs wait to be written, or for a lock."""
+        """The number of endings that are not written yet, including locked messages."""
         return len(self._unwritten)
 
     @property
     def is_behind(self) -> bool:
-        """Whether something waits for the database, and not for a lock."""
+        """Whether endings wait for the database, and not for a lock."""
         return len(self._ended) > 0
 
     def finish(self) -> None:
@@ -291,7 +291,7 @@ class Settler(Service):
 
 
 def _fitting(ended: Sequence[Ended]) -> Sequence[Ended]:
-    """Return as many of them, one at least, as a statement should carry."""
+    """Return as many endings as a statement should carry, at least one."""
     size = 0
     for number, (_, ending) in enumerate(ended):
         if isinstance(ending, Succeeded) and ending.result:
@@ -302,7 +302,7 @@ def _fitting(ended: Sequence[Ended]) -> Sequence[Ended]:
 
 
 def _by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:
-    """Return what ended in each of the ways."""
+    """Return the endings grouped by kind."""
     kinds: defaultdict[type[Ending], list[Ended]] = defaultdict(list)
     for each in ended:
         kinds[type(each[1])].append(each)
@@ -310,7 +310,7 @@ def _by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:
 
 
 def write(connection: Connection, ended: Sequence[Ended]) -> set[int]:
-    """Settle runs that ended in the same way; return the ids that were still ours."""
+    """Settle runs with endings of one kind; return the ids whose leases were still held."""
     verb, of = VERBS[type(ended[0][1])]
     return verb(connection, [of(*each) for each in ended])
 
@@ -330,7 +330,7 @@ def _failure(leased: LeasedMessage, ending: Retried | Died) -> Failure:
 
 
 def _deferral(leased: LeasedMessage, ending: Deferred) -> Deferral:
-    # Its task ran: what it is handed back for later is counted anew.
+    # Its task ran, so the count of hand-backs in a row restarts.
     counted = "null" if was_handed_back(leased.claim) else None
     return Deferral(leased.claim, ending.delay, ending.progress, counted)
 

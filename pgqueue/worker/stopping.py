@@ -1,7 +1,7 @@
-"""Requests to stop, from signals, other threads or the parent, for the main thread to act on.
+"""Requests to stop, from signals, other threads or the parent. The main thread acts on them.
 
-Two more signals ask a process of ours, and end nothing: SIGUSR1 has it write the stacks of all its
-threads to stderr, SIGUSR2 is ignored. The handlers of the project stay.
+Two more signals end nothing. On SIGUSR1 a process of pgqueue's writes the stacks of all its threads
+to stderr; SIGUSR2 is ignored. The handlers of the project stay.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ Handler = Callable[[int, FrameType | None], None]
 class StopRequests:
     """Counts requests to stop, and lets the main thread wait for the next one.
 
-    A signal handler only adds to a number and sets a wake-up. It runs in the main thread, which may
-    hold any lock at that moment, so it must not take one.
+    A signal handler only increments a number and sets a wake-up. It runs in the main thread, which
+    may hold any lock at that moment. So the handler must not take a lock.
 
-    systemd and Ctrl-C send the same signal to all processes of a group: to a parent, which passes
-    it on, and to its children. A child must not count these as two requests.
+    systemd and Ctrl-C send a signal to all processes of a group. The parent also passes it on to
+    its children. A child must not count the two as two requests.
     """
 
     def __init__(self, parent: Superior | None = None) -> None:
@@ -48,11 +48,11 @@ class StopRequests:
 
     @property
     def count(self) -> int:
-        """The number of requests until now."""
+        """The number of requests so far."""
         return max(self._here, self._parent.requests if self._parent else 0)
 
     def add(self) -> None:
-        """Request to stop, once more."""
+        """Add a request to stop."""
         self._here += 1
         self.wake()
 
@@ -61,7 +61,7 @@ class StopRequests:
         self._wakeup.set()
 
     def wait(self, timeout: timedelta, *others: HasFileno | int) -> None:
-        """Wait for a request, until one of the others is readable, or until the time is over."""
+        """Wait until a request comes, one of the others is readable, or the time is over."""
         parent = self._parent
         if parent and not parent.is_gone:
             others = (*others, parent)
@@ -70,19 +70,19 @@ class StopRequests:
             parent.listen()
 
     def close(self) -> None:
-        """Take no more requests."""
+        """Close the wake-up: no further request ends a wait."""
         self._wakeup.close()
 
     @contextmanager
     def on_signals(
         self, *numbers: signal.Signals, on_stacks: Callable[[], None] = lambda: None
     ) -> Iterator[None]:
-        """Let each of these signals request to stop; restore their handlers at the end.
+        """Make each given signal a request to stop; restore the handlers at the end.
 
-        In a thread of a project's own, signals are the project's: then nothing is changed.
+        Outside of the main thread, the signals belong to the project: then nothing is changed.
 
         Args:
-            on_stacks: is called after SIGUSR1. As a part of a handler it must not take a lock.
+            on_stacks: called after SIGUSR1. As a part of a handler it must not take a lock.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -97,9 +97,9 @@ class StopRequests:
 
 @contextmanager
 def ending_on_signals(*numbers: signal.Signals) -> Iterator[None]:
-    """Let each of these signals end the process at once, with status 0: it has no leases yet.
+    """Let each given signal end the process at once, with status 0: it has no leases yet.
 
-    A request to stop would be noticed only after the database has answered, which may be never.
+    The process would see a request to stop only after the database has answered: perhaps never.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -113,7 +113,7 @@ def ending_on_signals(*numbers: signal.Signals) -> Iterator[None]:
 def asked_for_stacks(also: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Let SIGUSR1 write all stacks to stderr, and SIGUSR2 do nothing, until the end of the block.
 
-    The stacks are written in C, at once: also where the interpreter lock is never released.
+    C code writes the stacks at once, even if the interpreter lock is never released.
     """
 
     _also.append(also)
@@ -161,9 +161,9 @@ def _handled(numbers: Sequence[signal.Signals], handle: Handler) -> Iterator[Non
 
 @contextmanager
 def blocked(*numbers: signal.Signals) -> Iterator[None]:
-    """Block these signals: they wait until the end of the block.
+    """Block these signals: they are delivered at the end of the block.
 
-    A process that is started in the block begins with them blocked.
+    A process that is started in the block starts with these signals blocked.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:

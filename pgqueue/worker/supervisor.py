@@ -1,4 +1,4 @@
-"""Run a worker's processes, and replace those that end."""
+"""Run a worker's processes, and replace each process that ends."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ from pgqueue.worker.worker import LAST_WORDS
 PROCESSES = multiprocessing.get_context("spawn")
 LOOK = timedelta(seconds=1)
 LASTING = 10.0
-"""Seconds: after a process that lived shorter, the pause before the next one doubles."""
+"""After a process that lived shorter than these seconds, the pause before the next one doubles."""
 LONGEST_PAUSE = 10.0
-# Later than a process ends itself; together within Kubernetes' 30 s.
+# Later than a process ends itself; with the grace period within Kubernetes' 30 s.
 KILL_AFTER = LAST_WORDS + timedelta(seconds=0.2)
 LAST_RESCUE = timedelta(seconds=0.5)
 WELL_WITHIN = 10.0
 """Seconds for which a process's report that it is well is valid."""
 FILLED_WITHIN = 30.0
-"""Seconds for which a slot may be without such a report: a start takes long on a loaded machine.
+"""Seconds for which a slot may be without a valid report: on a loaded machine a start takes long.
 A slot whose processes all die before their first report is not well."""
 
 
 class Processes:
-    """Workers that are processes on this machine, as many as there are places.
+    """A pool whose workers are processes on this machine, one in each slot.
 
     Args:
         level: the log level of the processes, if the project configures none.
@@ -64,7 +64,7 @@ class Processes:
         return Child(config, self._level)
 
     def wanted(self, *, filled: int, empty: int) -> int:
-        """Return how many are missing."""
+        """Return the number of missing processes."""
         return empty
 
 
@@ -84,12 +84,12 @@ class Child:
         self._process = PROCESSES.Process(
             target=child.main, args=(config, its_end, self.ids, level)
         )
-        # Started here: its start unblocks signals.
+        # The tracker is started here, before signals are blocked: its start unblocks them.
         resource_tracker.ensure_running()
         # A signal to the whole process group would end the child before it ignores signals.
         with blocked(*SIGNALS, *OTHERS):
             self._process.start()
-        # So that each end of the pipe notices when the other is gone.
+        # Otherwise this end of the pipe would not notice that the child is gone.
         its_end.close()
 
     @property
@@ -104,7 +104,7 @@ class Child:
 
     @property
     def is_well(self) -> bool:
-        """Whether it has reported lately that nothing in it is stuck."""
+        """Whether it has reported lately that no service is stuck."""
         return self.heard_at is not None and monotonic() - self.heard_at < WELL_WITHIN
 
     @property
@@ -123,7 +123,7 @@ class Child:
             while self._pipe.poll():
                 word = self._pipe.recv_bytes()
                 if word.startswith((parent.REPORT, parent.RUNS)):
-                    self.reports.take(word)  # one that is stuck reports, too
+                    self.reports.take(word)  # a stuck process reports, too
                     continue
                 self.heard_at = monotonic()
                 self.retires |= word == parent.RETIRING
@@ -150,7 +150,7 @@ class Child:
         self._process.kill()
 
     def leave(self) -> None:
-        """Close the pipe; if it lives, it takes that as a request to stop."""
+        """Close the pipe. If the process lives, this is a request to stop."""
         self._pipe.close()
 
     def announce(self) -> None:
@@ -185,7 +185,7 @@ class ProcessSlot:
         self.child = None
 
     def vacate(self) -> None:
-        """Note that its child ended, or could not be started; compute when to fill it again."""
+        """Note that its child ended or did not start; set the time to fill the slot again."""
         lived = monotonic() - self.child.started_at if self.child else 0
         # A process that ended well was asked to end, for example by the autoreload.
         if lived >= LASTING or (self.child and self.child.has_ended_well):
@@ -198,14 +198,14 @@ class ProcessSlot:
 
 
 class Supervisor:
-    """Keeps a worker's processes running until it is asked to stop, or they drained the queue.
+    """Keeps a worker's processes running until a request to stop, or until the queue is drained.
 
-    It notices at once when a process dies, and takes its messages away long before their leases run
-    out. If the supervisor itself dies, its processes notice that and stop.
+    It notices at once that a process has died, and rescues its messages long before their leases
+    end. If the supervisor itself dies, its processes notice that and stop.
 
     Args:
         level: the log level of the processes, if the project configures none.
-        pool: where its workers run; None: in processes on this machine.
+        pool: the pool of its workers; None: processes on this machine.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class Supervisor:
         self._kill_at = inf
         self._cut_short = False
         self.leaves_something = False
-        """Whether its processes have drained the queue, but for rows that statements fail with."""
+        """Whether its processes have drained the queue except rows that make statements fail."""
 
     def run(self) -> bool:
         """Run until stopped. Call it in the main thread, which receives the signals.
@@ -234,7 +234,7 @@ class Supervisor:
         Returns:
             Whether all processes stopped by themselves, or had no leases.
         """
-        # A parent process may have had it ignored: then no end of a child would be noticed.
+        # If a parent process had SIGCHLD ignored, this process would not notice a child's end.
         signal(SIGCHLD, SIG_DFL)
         self._watchdog.start()
         with self._requests.on_signals(*SIGNALS, on_stacks=self._ask_for_stacks):
@@ -259,7 +259,7 @@ class Supervisor:
         return not self._cut_short
 
     def snapshot(self) -> WorkerSnapshot:
-        """Return what its processes do, and what they have done. Any thread may ask."""
+        """Return the state and the counts of its processes. Any thread may call this."""
         snapshot = self._snapshot
         if (silence := monotonic() - self._looked_at) > WELL_WITHIN:
             since = f"the supervisor has not looked after its processes for {silence:.0f} s"
@@ -267,7 +267,7 @@ class Supervisor:
         return snapshot
 
     def stop(self) -> None:
-        """Request to stop: after the grace period; at the second call, at once. Any thread may."""
+        """Request a stop with a grace period; a second call ends that. Any thread may call this."""
         self._requests.add()
 
     def _ask_for_stacks(self) -> None:
@@ -275,7 +275,7 @@ class Supervisor:
             each.ask_for_stacks()
 
     def _prepare(self) -> None:
-        """Do what each process would do, and log, before it serves: wait for the tables."""
+        """Wait for the tables and warn of unseen channels, once for all processes."""
         config = self._config
         session = MainSession(config.database)
         try:
@@ -303,11 +303,11 @@ class Supervisor:
 
     @property
     def _fills(self) -> bool:
-        """Whether missing processes are to be started."""
+        """Whether the supervisor starts missing processes."""
         return not (self._is_crowded or self._requests.count)
 
     def _fill(self) -> None:
-        """Start missing processes, unless too many replaced ones have not ended yet."""
+        """Start missing processes, unless too many replaced processes have not ended yet."""
         was_crowded, self._is_crowded = self._is_crowded, 0 < len(self._slots) < len(self._retiring)
         if self._is_crowded and not (was_crowded or self._requests.count):
             retiring = len(self._retiring)
@@ -329,7 +329,7 @@ class Supervisor:
                     slot.vacate()
 
     def _to_fill(self) -> list[ProcessSlot]:
-        """Return the empty places in which a worker is wanted; note that the others are empty."""
+        """Return the empty slots in which a worker is wanted; excuse the other empty slots."""
         empty = [slot for slot in self._slots if not slot.child]
         empty.sort(key=lambda slot: slot.fill_at)
         wanted = self._pool.wanted(filled=len(self._slots) - len(empty), empty=len(empty))
@@ -338,7 +338,7 @@ class Supervisor:
         return empty[:wanted]
 
     def _wait(self) -> None:
-        """Wait for a request to stop, for a report of a child, or until something is due."""
+        """Wait for a request to stop, for a child's report, or until a slot or a kill is due."""
         signs = [sign for each in self._children() for sign in each.signs]
         due = [slot.fill_at for slot in self._to_fill()] if self._fills else []
         due.append(self._kill_at)
@@ -353,8 +353,8 @@ class Supervisor:
             self._look(is_well=is_well)
 
     def _look(self, *, is_well: bool) -> None:
-        """Note what the processes do, for whoever asks from another thread."""
-        # Those that end what they run say no longer that they are well.
+        """Store a snapshot of the processes for other threads."""
+        # Processes that are stopping no longer report that they are well.
         is_silent = not (is_well or self._requests.count)
         self._snapshot = self._gathered.with_those(
             [each.reports for each in self._children()],
@@ -367,7 +367,7 @@ class Supervisor:
         return slots and all(each.is_well for each in self._retiring)
 
     def _attend(self) -> None:
-        """Handle the children that retire and those that died."""
+        """Handle children that retire or have died."""
         for slot in list(self._slots):
             if slot.child and slot.child.retires:
                 self._retiring.append(slot.child)
@@ -394,7 +394,7 @@ class Supervisor:
             self._rescuer.rescue_from(dead.ids)
 
     def _pass_on(self) -> None:
-        """Pass on requests to stop; kill children that don't, before this process is killed."""
+        """Pass on requests to stop; kill late children, before this process is killed."""
         asked = min(self._requests.count, 2)  # a third request means the same as the second
         if asked > self._passed_on:
             self._passed_on = asked

@@ -1,4 +1,4 @@
-"""Give each message to who runs it: async tasks to the event loop, all else to threads."""
+"""Pass each message to its executor: async tasks to the event loop, all others to threads."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pgqueue.worker.leases import LeasedMessage
 class Sorting:
     """Two buffers that look like one to the fetcher.
 
-    How much to claim is a guess, by what was found so far: a claim cannot ask for async tasks only.
-    Where one kind fills its buffer, the other waits, too: give them channels of their own if they
-    differ much.
+    The number of messages to claim is an estimate from the last claims: a claim cannot select async
+    tasks only. If one kind fills its buffer, the other kind waits, too. If the kinds differ much,
+    give them separate channels.
     """
 
     def __init__(self, threads: Buffer, loop: Buffer) -> None:
@@ -29,11 +29,11 @@ class Sorting:
 
     @property
     def running(self) -> int:
-        """How many of those that were taken run."""
+        """The number of taken messages that run."""
         return self._threads.running + self._loop.running
 
     def room(self, most: int) -> int:
-        """Return how much to claim, so that it should fit in both; none while one has no room."""
+        """Return the number of messages to claim for both buffers; 0 while one has no room."""
         threads, loop = self._threads.room(most), self._loop.room(most)
         if not threads or not loop:
             return 0
@@ -41,7 +41,7 @@ class Sorting:
         return max(1, min(int(fitting), most))
 
     def put(self, items: Sequence[LeasedMessage]) -> None:
-        """Add what was claimed."""
+        """Add claimed messages."""
         if not items:
             return
         waiting = [each for each in items if self._is_for_the_loop(each.claim)]
@@ -53,20 +53,20 @@ class Sorting:
         self._share = (self._share + len(waiting) / len(items)) / 2
 
     def stale(self) -> list[LeasedMessage]:
-        """Give up what waits in one of them while nothing is taken from it."""
+        """Remove and return the messages that wait in a buffer behind long runs."""
         return self._threads.stale() + self._loop.stale()
 
     def shut(self) -> None:
-        """Let all who take go home."""
+        """Let all threads that take end."""
         self._threads.shut()
         self._loop.shut()
 
     def close(self) -> list[LeasedMessage]:
-        """Shut both; return what was not taken."""
+        """Shut both buffers; return the messages that were not taken."""
         return self._threads.close() + self._loop.close()
 
     def _is_for_the_loop(self, claim: Claim) -> bool:
-        # A message may say for itself that it is atomic.
+        # The options of a message may make its run atomic.
         if claim.options and b'"atomic"' in claim.options:
             return False
         if claim.task not in self._kinds:
@@ -75,7 +75,7 @@ class Sorting:
 
 
 def _is_for_a_loop(name: str) -> bool:
-    """Say whether a task awaits. An atomic one has a transaction, which needs a thread."""
+    """Return whether an event loop runs a task. An atomic task's transaction needs a thread."""
     try:
         task = registry.find(name)
     except (Exception, SystemExit):

@@ -1,4 +1,4 @@
-"""Have no more threads awake than it takes."""
+"""Keep only as many threads awake as the messages need."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pgqueue.worker.buffer import Buffer
 EVERY = timedelta(milliseconds=2)
 UNTIL_WOKEN = timedelta(hours=1)
 BUSY = 0.8
-"""Of one processor: who uses so much has little left that another thread could use."""
+"""The share of one processor above which a further thread would not help."""
 
 
 class ThreadWaker(Service):
-    """Wakes one more thread where those that are awake leave something to do.
+    """Wakes one more thread if the awake threads leave messages in the buffer.
 
-    Python runs one thread at a time. Were all awake for tasks that take microseconds, a thread that
-    claims or settles would wait for the interpreter behind each of them, several times for each
-    statement. Where tasks wait for something, the process is less than busy; where they are long,
-    nothing is taken for a while: then another thread begins.
+    Python runs one thread at a time. If all threads were awake for tasks that take microseconds,
+    the fetcher and the settler would wait for the interpreter behind each of them, several times
+    per statement. Tasks that wait leave the processor idle; long tasks take no message for a while.
+    In both cases another thread is woken.
     """
 
     def __init__(self, buffer: Buffer) -> None:
@@ -31,7 +31,7 @@ class ThreadWaker(Service):
         self._looked_at = 0.0
 
     def tick(self) -> timedelta:
-        """Look at what was done since the last look."""
+        """Wake a thread if progress since the last look was slow."""
         buffer = self._buffer
         if not buffer.has_idle or not len(buffer):
             return UNTIL_WOKEN

@@ -17,11 +17,11 @@ STALE = 1.0  # seconds
 
 
 class Threads(Executor):
-    """Take from the buffer, run, and hand the ending on.
+    """Takes messages from the buffer, runs them, and passes the endings on.
 
     Args:
-        run: must not raise.
-        ended: takes what was run, and how it ended.
+        run: runs a message; it must not raise.
+        ended: receives each message and its ending.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Threads(Executor):
                 # A connection that is still open may have broken meanwhile.
                 django_connections.close_old_connections(was_idle=True)
             ending = self._run(leased)
-            forking.leave_if_forked_since(began)  # in a receiver or a backoff, perhaps
+            forking.leave_if_forked_since(began)  # a receiver or a backoff may have forked
             self._buffer.done()
             self._ended(leased, Closed() if leased.given_up else ending)
             idle_since = monotonic()

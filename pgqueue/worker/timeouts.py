@@ -1,8 +1,8 @@
-"""Raise TaskTimeout, or an error of its kind, in a thread whose task runs too long.
+"""Raise TaskTimeout, or a subclass, in a thread whose task runs too long.
 
-`PyThreadState_SetAsyncExc` raises it at the thread's next bytecode, so a task that is stuck in a
-call to C is not interrupted. The stack of such a run is logged. At its hard timeout the run has
-failed, and the worker replaces the process: Python can end no thread.
+`PyThreadState_SetAsyncExc` raises the error at the thread's next bytecode. So a task that is stuck
+in a call into C is not interrupted: its stack is logged. At its hard timeout the run has failed,
+and the process is replaced, since Python cannot end a thread.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pgqueue.worker.leases import LeasedMessage
 
 LONGEST_NAP = timedelta(seconds=60)
 CLEANING_UP = 5.0
-"""Seconds that a cancelled coroutine has to end. One that blocks its loop is never cancelled.
-After so long the stack of a run that does not end is logged."""
+"""Seconds that a cancelled coroutine has to end. A coroutine that blocks its loop is never
+cancelled. After this time, the stack of an unfinished run is logged."""
 
 
 class _TimedRun:
@@ -49,7 +49,7 @@ class _TimedRun:
 
 
 class _Bound:
-    """A run that must have ended at some time, and what is done about it if it has not."""
+    """A run with a hard timeout, and the function to call if the run exceeds it."""
 
     __slots__ = ("deadline", "late", "leased", "thread", "warn_at")
 
@@ -88,9 +88,9 @@ class Timeouts(Service):
         """Raise TaskTimeout inside the block at the deadline.
 
         Args:
-            deadline: by the monotonic clock.
-            error: what is raised.
-            is_final: give the lease up, too: heartbeats renew it no more.
+            deadline: the deadline by the monotonic clock.
+            error: the class of the error.
+            is_final: whether the lease is given up, too: heartbeats no longer renew it.
 
         Raises:
             TaskTimeout: the block took too long.
@@ -103,12 +103,12 @@ class Timeouts(Service):
         finally:
             with self._lock:
                 self._runs.discard(run)
-                # It may be set but not raised yet: it must not be raised in a later block.
+                # The error may be set but not raised yet: it must not be raised in a later block.
                 _interrupt(thread, None)
 
     @contextmanager
     def outlived(self, leased: LeasedMessage, deadline: float) -> Iterator[None]:
-        """Give the lease up if the block, which should end by itself at its deadline, does not."""
+        """Give the lease up if the block does not end by itself soon after its deadline."""
         run = _TimedRun(leased, deadline + CLEANING_UP, None)
         self._watch(run)
         try:
@@ -129,8 +129,8 @@ class Timeouts(Service):
         """Call `late` in the service's thread if the block has not ended at the deadline.
 
         Args:
-            deadline: by the monotonic clock.
-            due: when its timeout should have ended it: a while after that its stack is logged.
+            deadline: the deadline by the monotonic clock.
+            due: the time of its timeout. If the run goes on, its stack is logged a while later.
         """
         bound = _Bound(leased, deadline, None if due is None else due + CLEANING_UP, late)
         leased.is_bounded = True
@@ -150,7 +150,7 @@ class Timeouts(Service):
         self.wake()
 
     def tick(self) -> timedelta:
-        """Interrupt the runs whose time is over; nap until the next deadline."""
+        """Interrupt the runs whose time is over; return the time until the next deadline."""
         with self._lock:
             now = time.monotonic()
             for run in [run for run in self._runs if run.deadline <= now]:
@@ -165,7 +165,7 @@ class Timeouts(Service):
         return timedelta(seconds=max(min(due) - time.monotonic(), 0.001))
 
     def _look_at_bounds(self, now: float) -> list[float]:
-        """Deal with the runs that have not ended; return when to look again."""
+        """Log or fail the runs beyond their deadlines; return the next deadlines."""
         with self._lock:
             warned = [each for each in self._bounds if each.warn_at and each.warn_at <= now]
             late = [each for each in self._bounds if each.deadline <= now]
@@ -187,7 +187,7 @@ class Timeouts(Service):
 
 
 def stack_of(thread: int) -> str:
-    """Return where a thread is, as in a traceback; nothing if it has ended."""
+    """Return the stack of a thread as in a traceback; "" if the thread has ended."""
     frame = sys._current_frames().get(thread)
     return "".join(traceback.format_stack(frame)) if frame else ""
 
@@ -197,7 +197,7 @@ def within(
     function: Callable[..., Coroutine[Any, Any, Any]],
     error: type[TaskTimeout] = TaskTimeout,
 ) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function that is cancelled, with TaskTimeout, at the deadline."""
+    """Return a coroutine function that is cancelled at the deadline, and raises `error` then."""
     overdue = error
 
     async def bounded(*args: Any, **kwargs: Any) -> Any:
@@ -207,8 +207,8 @@ def within(
                 return await function(*args, **kwargs)
         except TimeoutError as error:
             if limit.expired():
-                # The traceback of the cancellation leads to where the task was. It is the context
-                # of the error, and not its cause, in the first versions of Python 3.11.
+                # The traceback of the cancellation ends where the task was. In the first versions
+                # of Python 3.11, the cancellation is the context of the error, not its cause.
                 cancelled = error.__cause__ or error.__context__ or error
                 raise overdue().with_traceback(cancelled.__traceback__) from None
             raise

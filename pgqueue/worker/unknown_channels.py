@@ -1,4 +1,4 @@
-"""Warn of channels that a worker serves and that nothing names: a name may be misspelled."""
+"""Warn of channels that a worker serves and no one uses: a name may be misspelled."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pgqueue.worker.config import WorkerConfig
 
 
 def warn_of_unseen(connection: Connection, config: WorkerConfig) -> None:
-    """Send `channels_unseen` if a channel that is to be served was never seen.
+    """Send `channels_unseen` if the worker serves a channel that was never seen.
 
     A channel was seen if a task or a setting of the project names it, if it is configured or
-    limited, or if it has a message or had one lately. The worker serves the others, too: their
+    limited, or if it has a message or had one lately. The worker serves unseen channels, too: their
     messages may come later.
 
     Args:
-        connection: of the queue's database; what goes wrong there is left to the services.
+        connection: a connection to the queue's database. Its errors are ignored here.
     """
     if not config.channels or not config.slots:
         return
@@ -36,9 +36,9 @@ def warn_of_unseen(connection: Connection, config: WorkerConfig) -> None:
 def _unseen(
     connection: Connection, served: Iterable[str], alias: str
 ) -> tuple[list[str], list[str]]:
-    """Return which of these channels were never seen, and which channels are known."""
+    """Return the served channels that were never seen, and the known channels."""
     in_use = channels.in_use(connection, limit=channels.LIMIT)
-    # There may be more: of names behind the last one it is not known.
+    # At the limit there may be more channels: names behind the last one may be in use.
     last = in_use[-1] if len(in_use) == channels.LIMIT else None
     known = _declared(alias).union(in_use)
     unseen = {name for name in served if name not in known and (last is None or name < last)}

@@ -1,4 +1,4 @@
-"""Free what is stuck; and if that doesn't help, end the process, so that another is started."""
+"""Free stuck services; if that does not help, end the process, so that another is started."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pgqueue.worker.deadline import exit_soon
 
 EVERY = timedelta(seconds=1)
 CUT_AFTER = 10
-"""Looks in a row that find it stuck. After a stop of the whole process, which no thread in
-it notices, everything looks so at first."""
+"""Looks in a row that find a service stuck. After a SIGSTOP of the process, which no thread
+notices, all services look stuck at first."""
 END_AFTER = 40
 STATUS = 70
 """The exit status: EX_SOFTWARE."""
 
 
 def touch(liveness_file: Path, *, sender: type) -> None:
-    """Touch it; where that can't be done, say so."""
+    """Touch the liveness file; send a signal if that fails."""
     try:
         liveness_file.touch()
     except OSError as error:
@@ -32,7 +32,7 @@ def touch(liveness_file: Path, *, sender: type) -> None:
 
 
 class Watched(Protocol):
-    """A service; or threads that should live as long as it does."""
+    """A service, or a group of threads that should live as long as the process."""
 
     @property
     def name(self) -> str:
@@ -40,17 +40,17 @@ class Watched(Protocol):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it died, or nothing comes of it."""
+        """Whether it has died, or makes no progress."""
 
     def cut(self) -> None:
-        """End what it waits on, if that is a connection."""
+        """Cut the connection that it waits on, if there is one."""
 
 
 class Watchdog(Service):
-    """Looks after all others once a second.
+    """Checks all watched services once a second.
 
     Args:
-        on_well: called while none is stuck.
+        on_well: called while no service is stuck.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Watchdog(Service):
 
     @property
     def stuck(self) -> list[str]:
-        """The names of those that it found stuck for so long that it cut them."""
+        """The names of the services that it has cut, since they were stuck for too long."""
         return [name for name, times in self._found.items() if times >= CUT_AFTER]
 
     def tick(self) -> timedelta:

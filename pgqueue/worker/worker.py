@@ -1,4 +1,4 @@
-"""The life of a worker's process: start the services, wait to be stopped, stop them."""
+"""The life of a worker's process: start the services, wait for a request, stop the services."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ from pgqueue.worker.watchdog import Watchdog, touch
 NEW_MESSAGES = Topic(notifications.NEW)
 LOOK = timedelta(seconds=1)
 WORKS_FOR = timedelta(seconds=5)
-"""At least, before it retires for its size."""
+"""The shortest time that a process works before it retires for its size."""
 AGAIN = timedelta(seconds=0.25)
-# What is left to do after the grace period must be done within Kubernetes' 30 s.
+# With the grace period, the rest of the stop must fit into Kubernetes' 30 s.
 LAST_WORDS = timedelta(seconds=4)
 
 
 class Worker:
-    """Runs tasks until it is asked to stop, or nothing is left where it was to drain.
+    """Runs tasks until a request to stop, or with `drain` until the queue is drained.
 
     Args:
-        parent: who started this process, if it is one of several.
-        services: what else is to run with it, such as what listens to the parent.
-        ids: the ids to claim under; None: some of its own.
-        began_at: when the process began, by the system's clock; None: now.
-        told: what else others may know of it.
+        parent: the process or driver that started this worker, if it is one of several.
+        services: further services, for example the listener to the parent.
+        ids: the ids under which it claims; None: new ids.
+        began_at: the start of the process, by the system's clock; None: now.
+        told: further entries of the worker's public information.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Worker:
         self._overran: deque[tuple[LeasedMessage, Ending]] = deque()
         self._stuck: set[LeasedMessage] = set()
         self.has_overrun = False
-        """Whether a run has not ended at its hard timeout, so that this process had to end."""
+        """Whether a run exceeded its hard timeout, so that this process must end."""
         self._leases = Leases()
         self._released = 0
         self._until = inf
@@ -137,7 +137,7 @@ class Worker:
             if config.slots
             else None
         )
-        # Messages that are due earlier. Where there is a fetcher, that one listens.
+        # For messages that are due earlier. If there is a fetcher, the fetcher listens.
         self._subscription = (
             TopicListener(topic=NEW_MESSAGES, heard=self._hear)
             if listens and self._duties and not self._pipeline
@@ -168,14 +168,14 @@ class Worker:
             ],
             on_well=self._say_that_one_is_well,
         )
-        # Last: if any of this fails, nothing would undo it.
+        # Last: its thread would go on if a later step failed.
         self._deadline = Deadline(self._leases, self._time_left)
 
     def run(self) -> bool:
-        """Live: start, wait, stop. In the main thread signals end it; in another one, `stop()`.
+        """Start, wait, and stop. Signals end it in the main thread; `stop()` in any thread.
 
         Returns:
-            Whether every task ended; if not, its thread is still at it.
+            Whether every task has ended; if not, a thread still runs one.
         """
         with self._requests.on_signals(*SIGNALS):
             autodiscover_modules("tasks")
@@ -184,23 +184,24 @@ class Worker:
                 self._start()
                 self._wait()
             finally:
-                # Also where there is no room for a thread or a file: what is leased is handed back.
+                # Also after a failed start of a thread, or without free files: leases are handed
+                # back.
                 self._stop()
         self._requests.close()
         return not self._pipeline or self._pipeline.have_ended()
 
     @property
     def holds_something(self) -> bool:
-        """Whether there is something that could be neither written down nor handed back."""
+        """Whether leases are left whose messages were neither settled nor handed back."""
         return len(self._leases) > 0
 
     @property
     def leaves_something(self) -> bool:
-        """Whether it has drained the queue, but for rows that statements fail with."""
+        """Whether it has drained the queue except rows that make statements fail."""
         return self._drain is not None and self._drain.leaves_something
 
     def snapshot(self) -> WorkerSnapshot:
-        """Return what it does, and has done. Any thread may ask, at any time."""
+        """Return its state and its counts. Any thread may call this at any time."""
         report = self._report()
         return WorkerSnapshot(
             reports=[report],
@@ -211,14 +212,14 @@ class Worker:
         )
 
     def stop(self) -> None:
-        """Ask it to stop, gently at first, at once when asked again. Any thread may."""
+        """Request a stop with a grace period; a second call ends that. Any thread may call this."""
         self._requests.add()
 
     def retire(self, **reached: float) -> None:
-        """Ask it to claim no more, and to end with what it runs. Any thread may.
+        """Request that it claims no more and ends after its current runs. Any thread may call this.
 
         Args:
-            reached: why: how many `tasks`, or `megabytes`, it has come to.
+            reached: the reason: the number of `tasks` or `megabytes` that it has reached.
         """
         if not self._is_retiring:
             self._is_retiring = True
@@ -226,18 +227,18 @@ class Worker:
             self._requests.wake()
 
     def _overrun(self, leased: LeasedMessage, ending: Ending) -> None:
-        """End the process, since a run has not ended at its hard timeout. Any thread may."""
+        """End the process, since a run exceeded its hard timeout. Any thread may call this."""
         if leased.given_up:
             return  # it was handed back just now
-        leased.given_up = True  # the run has failed, however it may end by itself
-        # In this order: the main thread waits for those that are not known to be stuck.
+        leased.given_up = True  # the run has failed, even if it still ends by itself
+        # In this order: the main thread waits for the runs that are not in `_stuck`.
         self._overran.append((leased, ending))
         self._stuck.add(leased)
         self.has_overrun = True
         self._requests.wake()
 
     def _start(self) -> None:
-        """Start the services, once the tables are there; or none, if it is asked to stop before."""
+        """Start the services when the tables exist; start none after a request to stop."""
         if not wait_until_migrated(
             self._config.database,
             self._main_session,
@@ -245,7 +246,7 @@ class Worker:
             on_look=self._say_that_one_is_well,
         ):
             return
-        if not self._parent:  # which has warned of them for all its processes
+        if not self._parent:  # a parent warns once for all its processes
             with self._main_session.connected() as connection:
                 warn_of_unseen(connection, self._config)
         if not self._pipeline:
@@ -261,7 +262,7 @@ class Worker:
         signals.send(signals.worker_started, type(self), channels=self._config.channels)
 
     def _services(self) -> list[Service]:
-        """Return the services in the order they start; they stop in the other."""
+        """Return the services in the order of their start; they stop in reverse order."""
         pipeline = self._pipeline.services if self._pipeline else []
         others = [
             *(self._duties, self._autoreload, self._drain, self._reporter),
@@ -288,7 +289,7 @@ class Worker:
             if (idle := self._idle_for()) > self._longest_idle():
                 self.retire(**{"seconds without work": idle})
             if not self._watchdog.is_alive():
-                # No other service would notice. As for a stuck service, but with an orderly stop.
+                # No other service watches the watchdog. Stop in order, as after a stuck service.
                 signals.send(signals.worker_stuck, type(self), services=[self._watchdog.name])
                 self.stop()
 
@@ -298,7 +299,7 @@ class Worker:
         )
 
     def _oldest(self) -> float:
-        """Return the seconds it may live, a little less than said: not all are to end at once."""
+        """Return the maximum age in seconds, with jitter, so that not all processes end at once."""
         most = self._config.max_age
         return most.total_seconds() * random.uniform(0.9, 1) if most else inf  # noqa: S311
 
@@ -307,7 +308,7 @@ class Worker:
         return most.total_seconds() if most else inf
 
     def _idle_for(self) -> float:
-        """Return for how many seconds there has been nothing to run, as seen once a second."""
+        """Return the seconds without work, as seen once a second."""
         now = monotonic()
         if len(self._leases):
             self._busy_at = now
@@ -322,10 +323,7 @@ class Worker:
         self._requests.wake()
 
     def _stop(self) -> None:
-        """Claim no more, let run what runs, write it down, hand back the rest; heartbeat last.
-
-        The deadline, which is only ever shortened, bounds each wait in here.
-        """
+        """Stop claiming, let runs end, write their ends, hand back the rest; heartbeat last."""
         self._until = self._grace_ends()
         signals.send(signals.worker_stopping, type(self), requests=self._requests.count)
         if self._parent and (self._is_retiring or self.has_overrun):
@@ -351,7 +349,7 @@ class Worker:
         self._deadline.cancel()
 
     def _hand_back_unbegun(self, pipeline: Pipeline) -> None:
-        """Hand back what was claimed and not begun; else the settler does, which tries again."""
+        """Hand back the messages that have not begun. If that fails, the settler retries it."""
         unbegun = pipeline.close(LAST_WORDS / 4)
         if not self._try_to_hand_back(unbegun):
             for each in unbegun:
@@ -359,7 +357,7 @@ class Worker:
                     pipeline.settler.put(each, HandedBack())
 
     def _settle_overrun(self, pipeline: Pipeline) -> None:
-        """Have it written that runs failed which have not ended at their hard timeout."""
+        """Have the settler write the failures of runs that exceeded their hard timeout."""
         while self._overran:
             leased, ending = self._overran.popleft()
             try:
@@ -372,9 +370,10 @@ class Worker:
             pipeline.settler.put(leased, ending)
 
     def _grace_ends(self) -> float:
-        """Return until when what runs may go on; and have an end of all this soon after that.
+        """Return the time until which runs may go on, and set the deadline of the process.
 
-        A process that retires has all the time that its tasks take: another has its place already.
+        A process that retires waits for its tasks without a limit: another process has its slot
+        already.
         """
         if self._is_retiring and not (self._requests.count or self.has_overrun):
             return inf
@@ -382,43 +381,43 @@ class Worker:
         return monotonic() + self._config.grace.total_seconds()
 
     def _time_left(self) -> timedelta | None:
-        """Return how long it may go on from now, by how often it was asked to stop; None: for ever.
+        """Return the time left by the number of requests to stop; None: no limit.
 
-        The deadline asks that, too: the main thread may be waiting for the database.
+        The deadline polls this: the main thread may be waiting for the database.
         """
         if self._requests.count > 1:
             return LAST_WORDS
         return self._config.grace + LAST_WORDS if self._requests.count else None
 
     def _hurry(self, left: timedelta) -> None:
-        """Have an end of all this within so long: from now on nothing else is to end it."""
+        """End the process within this time at the latest; the watchdog no longer ends it."""
         self._watchdog.stop()
         self._deadline.shorten(left)
 
     def _has_time(self) -> bool:
-        """Whether the grace period is not over, nor was it ended by another request to stop."""
+        """Return whether the grace period goes on, without a second request to stop."""
         if self._until == inf:
             self._until = self._grace_ends()
         return monotonic() < self._until and self._requests.count < 2
 
     def _let_run(self, pipeline: Pipeline) -> None:
-        """Wait for what runs, as long as there is time."""
+        """Wait for the runs, as long as there is time."""
         while self._has_time() and not self._have_ended(pipeline):
             self._settle_overrun(pipeline)
             self._requests.wait(timedelta(milliseconds=20))
         self._settle_overrun(pipeline)
 
     def _have_ended(self, pipeline: Pipeline) -> bool:
-        """Return whether all runs have ended, but those that never will."""
+        """Return whether all runs have ended, except the stuck ones."""
         if pipeline.have_ended():
             return True
         left = (each for each in self._leases.all() if each not in self._stuck)
         return self.has_overrun and not any(left)
 
     def _write_down(self, pipeline: Pipeline) -> None:
-        """Wait until it is written how runs ended: for a moment, as for a locked row.
+        """Wait until the endings of runs are written: for a moment, for example for a locked row.
 
-        Where the database is slow or away, as long as there is time.
+        If the database is slow or away, wait as long as there is time.
         """
         if not self._has_time():
             self._hurry(LAST_WORDS)
@@ -432,9 +431,9 @@ class Worker:
         self._hurry(LAST_WORDS)
 
     def _give_up(self, pipeline: Pipeline) -> None:
-        """Hand back what still runs, and interrupt it where that can be."""
+        """Hand back the messages that still run, and interrupt their runs if possible."""
         self._settle_overrun(pipeline)
-        # The others are not handed back: they have failed.
+        # Stuck runs are not handed back: they have failed.
         left = [each for each in self._leases.all() if each not in self._stuck]
         for each in left:
             each.given_up = True
@@ -442,13 +441,13 @@ class Worker:
         pipeline.cancel()
 
     def _hand_back_the_last(self) -> None:
-        """Hand back what a claim brought that was answered late, or was locked before."""
+        """Hand back the messages of a claim that was answered late, and messages locked before."""
         error = None
         try:
             if last := [each for each in self._leases.all() if each not in self._stuck]:
                 self._hand_back(last)
                 with self._main_session.connected() as connection:
-                    self._tally.close(connection)  # the heartbeat has stored what was before
+                    self._tally.close(connection)  # the heartbeat has stored the earlier counts
         except Exception as raised:
             error = raised
         if self.holds_something:
@@ -456,9 +455,9 @@ class Worker:
             signals.send(signals.worker_cut_short, type(self), left=left, error=error)
 
     def _try_to_hand_back(self, leased: Sequence[LeasedMessage]) -> bool:
-        """Release what is not going to end here, and say whether the database could be told.
+        """Release messages whose runs will not end here; return False if the database was away.
 
-        If not, it is tried again later.
+        A failed release is retried later.
         """
         try:
             self._hand_back(leased)
@@ -468,12 +467,12 @@ class Worker:
         return True
 
     def _hand_back(self, leased: Sequence[LeasedMessage]) -> None:
-        """Release what is not going to end here; what ends all the same is fenced off.
+        """Release messages whose runs will not end here. The fence stops runs that still end.
 
         A message that another transaction has locked stays leased, and may be handed back later.
 
         Raises:
-            psycopg.Error: the database could not be told.
+            psycopg.Error: the statement failed.
         """
         if not leased:
             return

@@ -160,5 +160,5 @@ class TestARefusal:
             relay("a..b")(relays.to_be_capped)
 
     def test_of_a_backoff_says_where_it_belongs(self) -> None:
-        with pytest.raises(InvalidSubscription, match="backoff: say it where .*plain"):
+        with pytest.raises(InvalidSubscription, match="backoff: give it to .*plain"):
             relay("a", backoff=[1])(relays.plain)

@@ -269,7 +269,7 @@ class TestARefusal:
             subscribe("b")(handlers.plain)
 
     def test_of_what_belongs_to_a_task_that_is_there_already(self) -> None:
-        with pytest.raises(InvalidSubscription, match="timeout: say it where .*plain"):
+        with pytest.raises(InvalidSubscription, match="timeout: give it to .*plain"):
             subscribe("a", timeout=5)(handlers.plain)
         with pytest.raises(InvalidSubscription, match="batch=5: .*large takes one event"):
             subscribe("a", batch=5, name="b")(handlers.large)

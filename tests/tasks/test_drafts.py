@@ -309,7 +309,7 @@ class TestADuplicate:
         burst = jobs.number.using(dedupe_key="burst", on_conflict="replace", run_after=3600)
         before = burst.enqueue(1)
 
-        with pytest.raises(DuplicateMessage, match="can't be replaced"), flow("burst") as f:
+        with pytest.raises(DuplicateMessage, match="this one can't replace it"), flow("burst") as f:
             f.enqueue(burst, f.enqueue(jobs.number, 2))
 
         assert jobs.number.get_result(before.id).args == [1]

@@ -238,7 +238,7 @@ class TestACheckpoint:
         assert (result.status, result.attempt, result.failures) == (Outcome.SUCCEEDED, 2, 0)
         assert seen == [
             f"{lose_the_lease.name} #{result.id} is not this run's any more: its lease ran out, "
-            "or it was settled elsewhere. What this run still does is not recorded."
+            "or it was settled elsewhere. Nothing more of this run is recorded."
         ]
 
     @pytest.mark.parametrize("verb", ["checkpoint", "extend"])

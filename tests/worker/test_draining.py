@@ -78,7 +78,7 @@ class TestARowThatCantBeClaimed:
         assert {each.pk for each in History.objects.all()} == {int(each.id) for each in others}
         told = [each.message for each in caplog.records if "is drained" in each.message]
         assert told == [
-            f"The queue is drained but for rows that statements fail with: pgqueue_message {bad.id}"
+            f"The queue is drained except rows that make statements fail: pgqueue_message {bad.id}"
         ]
 
     def test_is_not_waited_for_nor_is_what_is_ordered_behind_it(self) -> None:
@@ -119,7 +119,7 @@ class TestARowThatCantBeClaimed:
             self.drain()
 
         assert Message.objects.get().key == "a"
-        assert "statements fail with: pgqueue_lane 'default', 'a'" in caplog.text
+        assert "statements fail: pgqueue_lane 'default', 'a'" in caplog.text
 
     def test_may_be_a_gate(self, caplog: pytest.LogCaptureFixture) -> None:
         Channel("limited").policy(rate=1000, burst=1000)
@@ -130,7 +130,7 @@ class TestARowThatCantBeClaimed:
             self.drain()
 
         assert Message.objects.get().channel == "limited"
-        assert "statements fail with: pgqueue_gate 'limited'" in caplog.text
+        assert "statements fail: pgqueue_gate 'limited'" in caplog.text
 
     def test_may_wait_for_a_retry_that_never_becomes_due(self) -> None:
         bad = jobs.fail_twice.using(backoff=[timedelta(seconds=0.3)]).enqueue()
@@ -163,4 +163,4 @@ class TestARowThatCantBeClaimed:
 
         assert status == 1
         assert {each.pk for each in History.objects.all()} == {int(each.id) for each in others}
-        assert f"statements fail with: pgqueue_message {bad.id}" in process.log
+        assert f"statements fail: pgqueue_message {bad.id}" in process.log

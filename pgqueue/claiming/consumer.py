@@ -45,7 +45,7 @@ class Taken(NamedTuple):
 
 
 class PullClient:
-    """Claims up to `limit` messages whenever none is left of those claimed before.
+    """Claims up to `limit` messages whenever none of its claimed messages is left.
 
     Call `look()` until it returns True, then `next()` until it returns None. Several threads may
     use one consumer: they look one at a time. Any thread may close it, and so may a signal handler:
@@ -138,7 +138,7 @@ class PullClient:
                 self._end()
 
     def count(self, run: TimedRun, ending: Ending) -> None:
-        """Count what became of a message that was delivered, when that is committed.
+        """Count the outcome of a delivered message, once it is committed.
 
         The next heartbeat stores the count. After the consumer's end it is stored at once.
         """

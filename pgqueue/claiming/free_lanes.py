@@ -142,7 +142,7 @@ class FreeLanes:
         self._wrapped.clear()
 
     def plan(self, limit: int) -> FindChannels | ClaimLanes | None:
-        """Return the next step of the claim; None: nothing else is worth asking."""
+        """Return the next step of the claim; None: the claim is over."""
         if self._must_look:
             return FindChannels()
         if self._channels:
@@ -177,7 +177,7 @@ class FreeLanes:
         self._wrapped.clear()
 
     def learn(self, request: ClaimLanes, claimed: Answer) -> None:
-        """Remember what came of a request."""
+        """Remember the answer to a request."""
         taken = Counter(map(LANE, claimed.claims))
         # Claims are ordered by (rank, run_at, id): the last one of a lane is its mark.
         last = dict(zip(map(LANE, claimed.claims), claimed.claims, strict=True))
@@ -216,7 +216,7 @@ class FreeLanes:
             state.marks[key] = mark
 
     def _rest(self, name: str, key: str, mark: LaneMark) -> None:
-        """Keep the mark of a lane that is not known to have anything left."""
+        """Keep the mark of a lane that seems to be empty."""
         lane = (name, key)
         if self._resting.get(lane) != mark:  # else no message came since the lane was recalled
             self._resting.pop(lane, None)
@@ -227,8 +227,8 @@ class FreeLanes:
         _keep_last(self._resting, RESTING)
 
     def _request(self, limit: int) -> ClaimLanes:
-        # As many channels as messages fit, those first that have waited longest. So no channel is
-        # asked for more than fits, and none that was asked loses its turn.
+        # At most `limit` channels, the longest waiting first. So each gets room for a message, and
+        # no channel loses its turn by being asked.
         names = sorted(self._channels, key=lambda name: self._served.get(name, 0))[:limit]
         share = limit // len(names)
         known, searched = [], []

@@ -142,7 +142,7 @@ class GovernedLanes:
         return Turn(channel, self._after[channel], share, self._until)
 
     def learn(self, turn: Turn, served: GovernedClaims) -> None:
-        """Remember what came of a turn."""
+        """Remember the answer to a turn."""
         channel = turn.channel
         if served.turn_at is None:
             self._is_beside_another |= served.is_beside_another

@@ -44,7 +44,7 @@ ORDER: dict[type, int] = {
 
 
 class TimedRun(Protocol):
-    """A claim, and when it was there, began and ended, by the monotonic clock."""
+    """A claim, and when it arrived, and its run began and ended, by the monotonic clock."""
 
     @property
     def claim(self) -> Claim: ...
@@ -60,7 +60,7 @@ class TimedRun(Protocol):
 
 
 class CountedRun(NamedTuple):
-    """A run that nothing else needs to know of."""
+    """A run that has ended, for the counts alone."""
 
     claim: Claim
     claimed: float
@@ -124,7 +124,7 @@ class Tally:
                 self._of(claim).released += 1
 
     def _count(self, run: TimedRun, index: int) -> None:
-        # For each run of a worker, so in few steps.
+        # A worker does this for each run, so it takes few steps.
         claim = run.claim
         sums = self._sums.get((claim.channel, claim.task)) or self._of(claim)
         waited = run.started - run.claimed

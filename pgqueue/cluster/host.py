@@ -27,7 +27,7 @@ IDS_OF_AN_ATTEMPT = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerOrder:
-    """What a worker on an executor is to do.
+    """The configuration of a worker on an executor.
 
     Args:
         driver: the id of the driver's row, which has the request to stop.
@@ -44,14 +44,14 @@ class WorkerOrder:
 
 
 class WorkerExit(NamedTuple):
-    """How a worker ended: its exit status, and whether it has given up all leases."""
+    """The end of a worker: its exit status, and whether it has given up all leases."""
 
     status: int
     has_stopped: bool
 
 
 def host(order: WorkerOrder, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run a worker until it ends, as a function of `mapInArrow`; return how it ended."""
+    """Run a worker, as a function for `mapInArrow`; yield a batch with its end."""
     for _ in batches:
         pass
     ended = _run(order)

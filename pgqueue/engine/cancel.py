@@ -9,7 +9,7 @@ SQL = load(__name__)
 
 
 class CancelledIds(NamedTuple):
-    """The ids that ended at once, and those of running messages that were asked to end."""
+    """The ids of messages that ended at once, and of running messages that were asked to end."""
 
     ended: set[int]
     asked: set[int]

@@ -34,7 +34,7 @@ EVERY_TURN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class GovernedClaims(NamedTuple):
-    """What was claimed from a channel.
+    """The result of a claim from one channel.
 
     Attributes:
         turn_at: the turn of the last lane that was reached; None: no lane could be locked.

@@ -63,14 +63,14 @@ class DeclaredSubscription(NamedTuple):
 
 
 class DispatchPosition(NamedTuple):
-    """Where the dispatch is, and the log's last position."""
+    """The position of the dispatch, and the log's last position."""
 
     cursor: int
     head: int
 
 
 class DispatchStep(NamedTuple):
-    """What a step did: events looked at, messages stored, and whether nothing is left now."""
+    """The result of a step: the events read, the messages stored, and whether no event is left."""
 
     events: int
     messages: int
@@ -86,14 +86,14 @@ def has_work(connection: Connection) -> bool | None:
 
 
 def place(connection: Cursors) -> DispatchPosition:
-    """Return where the dispatch is."""
+    """Return the position of the dispatch."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["place"])
         return DispatchPosition(*cursor.fetchone())
 
 
 def step(connection: Connection, *, limit: int = EVENTS) -> DispatchStep:
-    """Match the next events with all subscriptions that are as far; let another one catch up.
+    """Match the next events with the subscriptions that follow; help another one to catch up.
 
     Args:
         connection: in a transaction, with the isolation READ COMMITTED.
@@ -120,7 +120,7 @@ def step(connection: Connection, *, limit: int = EVENTS) -> DispatchStep:
 
 
 def _go_on(connection: Connection, cursor: int, limit: int) -> DispatchStep:
-    """Match the next events with all that follow."""
+    """Match the next events with all subscriptions that follow the dispatch."""
     stretch = _stretch(connection, None, cursor, None, limit)
     if stretch.upto <= cursor:
         return DispatchStep(0, 0, is_last=True)
@@ -145,7 +145,7 @@ def _catch_up(connection: Connection, cursor: int, limit: int) -> DispatchStep:
 def _stretch(
     connection: Connection, name: str | None, after: int, most: int | None, limit: int
 ) -> MatchStretch:
-    """Return which events a step matches; note where retention has removed some before it."""
+    """Return the events that a step matches; note a gap if retention has removed some of them."""
     given = {"after": after, "most": most, "limit": limit, "bytes": BYTES}
     upto, head, floor = connection.execute(SQL["upto"], given).fetchone() or (after, after, 0)
     if after < floor:
@@ -155,7 +155,7 @@ def _stretch(
 
 
 def declare(connection: Connection, declared: Collection[DeclaredSubscription]) -> list[str]:
-    """Store what code declares; forget what no code has declared for 30 days.
+    """Store the declared subscriptions; delete the ones that no code has declared for 30 days.
 
     Returns:
         The names of subscriptions that were made without a declaration: their rows stay unchanged.
@@ -167,7 +167,7 @@ def declare(connection: Connection, declared: Collection[DeclaredSubscription]) 
         zip(*declared, strict=True) if declared else [[] for _ in DeclaredSubscription._fields]
     )
     given: dict[str, Any] = dict(zip(DeclaredSubscription._fields, map(list, columns), strict=True))
-    # Arrays of arrays would have to be of one length.
+    # PostgreSQL requires the arrays within an array to have one length.
     for name in ("topics", "exact"):
         given[name] = [json.dumps(each) for each in given[name]]
     with connection.transaction():

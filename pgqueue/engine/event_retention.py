@@ -89,19 +89,19 @@ def _given(connection: Connection) -> Mapping[str, Any]:
 
 
 def _last(past: PartitionToDrop) -> int:
-    """Return the last position of a partition, which is full."""
+    """Return the last position of a full partition."""
     number = int(past.name.rpartition("_")[2])
     return (number + 1) * SIZE - 1
 
 
 def _behind(connection: Connection, past: PartitionToDrop, exports_first: bool) -> list[str]:
-    """Return who has not passed a partition yet."""
+    """Return the names of the readers that have not passed a partition yet."""
     given = {"last": _last(past), "exports_first": exports_first}
     return [name for (name,) in connection.execute(SQL["behind"], given)]
 
 
 def _is_older(connection: Connection, past: PartitionToDrop, age: timedelta | None) -> bool:
-    """Return whether all events of a partition are older; None: older than any."""
+    """Return whether all events of a partition are older than `age`; None: False."""
     if age is None:
         return False
     older = Text(SQL["is_older"]).format(table=past.table)

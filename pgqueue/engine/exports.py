@@ -16,7 +16,7 @@ COUNTED = 100_000
 
 
 class ExportTarget(NamedTuple):
-    """Where history is exported to, the last row there, and the seconds since the last export."""
+    """A target of exports of history, its last row, and the seconds since the last export."""
 
     name: str
     last: Position
@@ -34,7 +34,7 @@ class Behind(NamedTuple):
 
 
 def targets(connection: Connection) -> list[ExportTarget]:
-    """Return all targets; first that which is furthest behind."""
+    """Return all targets; the one that is furthest behind comes first."""
     rows = connection.execute(SQL["targets"])
     return [ExportTarget(name, Position(txid, id), silent) for name, txid, id, silent in rows]
 

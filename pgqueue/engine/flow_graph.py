@@ -71,7 +71,7 @@ class CriticalMessage(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FlowNode:
-    """A message of a flow, or several.
+    """A message of a flow, or several siblings.
 
     Attributes:
         id: the lowest id of its messages.

@@ -11,7 +11,7 @@ SQL = load(__name__)
 
 
 class WorkerHealth(NamedTuple):
-    """A worker, and for how many seconds it has been silent.
+    """A worker, and the seconds since its last heartbeat.
 
     Its kind is "worker" (runs tasks), "consumer" (receives messages), "driver" (has workers on
     a cluster) or "duties" (does only duties).

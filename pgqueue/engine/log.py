@@ -47,7 +47,7 @@ class StoredEvent(NamedTuple):
 
 
 class LogStretch(NamedTuple):
-    """What was read.
+    """The result of a read.
 
     Attributes:
         upto: the last position that was looked at: the next read continues after it.

@@ -40,7 +40,7 @@ Names = Sequence[str]
 
 
 class MatchStretch(NamedTuple):
-    """Events that a step matches: those after a position, up to another; and the log's last."""
+    """The events of a step, after a position and up to another, and the log's last position."""
 
     after: int
     upto: int

@@ -107,7 +107,7 @@ class StoppedFlow(NamedTuple):
 
 
 class QueueSnapshot(NamedTuple):
-    """What the queue does at one moment.
+    """The state of the queue at one moment.
 
     Attributes:
         at: the moment by the database's clock, like all instants in its tables.
@@ -129,7 +129,7 @@ class QueueSnapshot(NamedTuple):
 def look(
     connection: Connection, window: CountingWindow, *, channels: Collection[str] = (), limit: int
 ) -> QueueSnapshot:
-    """Look at the queue.
+    """Return the state of the queue.
 
     Args:
         window: the time in which runs are counted.

@@ -45,7 +45,7 @@ MARK = "pgqueue: nothing in here is kept any more"
 
 
 class PartitionToDrop(NamedTuple):
-    """A partition that is to be dropped, and how far that has come.
+    """A partition that must be dropped, and the state of its drop.
 
     A stale partition is marked, but its detaching has not begun.
     """
@@ -96,14 +96,14 @@ class Log:
         return self.table.removeprefix("pgqueue_")
 
     def find(self, connection: Connection, *, only: str | None = None) -> list[PartitionToDrop]:
-        """Return what is over, or has been begun with, in the order in which it is to go."""
+        """Return the partitions whose retention is over or whose drop has begun, in drop order."""
         own = {"table": self.table, "pattern": self.pattern, "mark": MARK, "only": only}
         return [
             PartitionToDrop(*row) for row in connection.execute(self.past, {**own, **self.given})
         ]
 
     def has(self, connection: Connection, past: PartitionToDrop) -> bool:
-        """Return whether a partition's state is unchanged. Others may be locked: none is read."""
+        """Return whether a partition's state is unchanged; other partitions may be locked."""
         return self.find(connection, only=past.name) == [past]
 
 
@@ -143,7 +143,7 @@ def _share_rights(connection: Connection, parent: Identifier, table: Identifier)
 
 
 def drop(connection: Connection, log: Log) -> list[PartitionToDrop] | None:
-    """Drop what is over, for a minute at most; there may be more.
+    """Drop the partitions whose retention is over, for a minute at most.
 
     Readers and writers of the log go on meanwhile and do not wait. If a lock takes too long, for
     example because of a long report, it gives up; the next call continues there. If the drop of a
@@ -168,7 +168,7 @@ def _each(
     log: Log,
     past: Iterable[PartitionToDrop],
 ) -> list[PartitionToDrop]:
-    """Drop partitions; return those that were dropped."""
+    """Drop partitions; return the ones that were dropped."""
 
     def one(each: PartitionToDrop) -> PartitionToDrop | None:
         return each if drop(connection, log, each) else None
@@ -187,7 +187,7 @@ def is_own(error: BaseException) -> bool:
 
 
 def kept(connection: Connection, log: Log) -> list[PartitionToDrop]:
-    """Return what is over, and may not go yet."""
+    """Return the partitions whose retention is over, but that must stay for now."""
     return [each for each in log.find(connection) if not _may_go(connection, log, each)]
 
 
@@ -204,7 +204,7 @@ def _drop_concurrently(connection: Connection, log: Log) -> list[PartitionToDrop
 
 
 def _drop(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
-    """Drop a partition; return False if it must not be dropped, or not any more."""
+    """Drop a partition; return False if it must stay."""
     if not _may_go(connection, log, past):
         return False
     if past.is_pending:
@@ -218,7 +218,7 @@ def _drop(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
 
 
 def _mark(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
-    """Mark a partition as to be dropped; return False if it must not be dropped any more."""
+    """Mark a partition before its drop; return False if it must stay."""
     with connection.transaction():
         # Detaching a partition takes these locks, too; reading or writing it does not. Wait for the
         # parent's lock before marking: if an operator detaches the partition meanwhile, the
@@ -236,7 +236,7 @@ def _mark(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
 
 
 def _raise_floor(connection: Connection, log: Log, past: PartitionToDrop) -> None:
-    """Tell those who follow the log how far it is gone."""
+    """Store the last position of a partition, so that readers of the log find the gap."""
     last = log.floor(connection, past)
     if last is not None:
         connection.execute(SQL["raise_floor"], {"log": log.name, "position": last})
@@ -281,7 +281,7 @@ def _drop_at_once(connection: Connection, log: Log) -> list[PartitionToDrop] | N
 
 
 def _drop_in_one(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
-    """Drop a partition in one transaction; return False if it must not be dropped any more."""
+    """Drop a partition in one transaction; return False if it must stay."""
     with connection.transaction():
         if not _be_alone(connection, log) or not log.has(connection, past):
             return False
@@ -317,7 +317,7 @@ def _in_time(past: list[PartitionToDrop]) -> Iterator[PartitionToDrop]:
 
 
 def _past(connection: Connection, log: Log) -> list[PartitionToDrop]:
-    """Remove stale marks, then return what is to be dropped."""
+    """Remove stale marks, then return the partitions that must be dropped."""
     stale = [each for each in log.find(connection) if each.is_stale]
     unmark = partial(_unmark, connection)
     list(one_by_one(unmark, stale, what=DROPPING, row=attrgetter("name"), is_own=is_own))
@@ -325,7 +325,7 @@ def _past(connection: Connection, log: Log) -> list[PartitionToDrop]:
 
 
 def _may_go(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
-    """Ask the log, but not of what is on its way: there is no way back."""
+    """Return whether the log lets a partition go; a drop that has begun must go on."""
     return past.is_pending or not past.is_attached or log.may_go(connection, past)
 
 

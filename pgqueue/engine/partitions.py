@@ -98,7 +98,7 @@ def _day(past: PartitionToDrop) -> date:
 
 
 def _last(connection: Connection, past: PartitionToDrop) -> int | None:
-    """Return the last transaction that has written to a day."""
+    """Return the id of the last transaction that has written to a day."""
     last = Text("SELECT max(txid) FROM {}").format(past.table)
     row = connection.execute(last).fetchone()
     return row[0] if row else None

@@ -34,7 +34,7 @@ class PurgeBounds(NamedTuple):
 
 
 class PurgeStep(NamedTuple):
-    """How many messages were discarded, and the last id that was read; None: there was none."""
+    """The number of discarded messages, and the last id that was read; None: there was none."""
 
     ended: int
     last: int | None
@@ -43,7 +43,7 @@ class PurgeStep(NamedTuple):
 def bounds(
     connection: Connection, channel: str, *, keep: int | None, older_than: timedelta | None
 ) -> PurgeBounds:
-    """Return which waiting messages exceed the number to keep, and which are too old."""
+    """Return the bounds of the waiting messages that are too many or too old."""
     row = connection.execute(
         SQL["bounds"], {"channel": channel, "keep": keep, "older_than": older_than}
     ).fetchone()

@@ -18,7 +18,7 @@ Table = Literal["live", "history"]
 
 
 class EncryptedTexts(NamedTuple):
-    """What a message has that is encrypted, or should be: texts of JSON; None: nothing."""
+    """The columns of a message that are encrypted, or should be, as JSON texts; None: neither."""
 
     id: int
     finished_at: datetime | None
@@ -29,7 +29,7 @@ class EncryptedTexts(NamedTuple):
 
 
 Rewritten = tuple[EncryptedTexts, EncryptedTexts]
-"""A message as it was read, and with what is to be written; None there: unchanged."""
+"""The columns of a message as they were read, and their new values; None there: unchanged."""
 
 
 def read(
@@ -41,7 +41,7 @@ def read(
     limit: int,
     ids: Collection[int] | None = None,
 ) -> list[EncryptedTexts]:
-    """Return the next messages in the order of their ids, one at least where there are any.
+    """Return the next messages in the order of their ids, at least one if any is left.
 
     Args:
         connection: in a transaction, whose plans are changed until it ends.

@@ -40,7 +40,7 @@ class ReplicationSlot(NamedTuple):
 
 
 class FeedState(NamedTuple):
-    """The publication and the slot of the feed, as the database has them.
+    """The state of the feed's publication and slot.
 
     Attributes:
         has_publication: whether the publication exists.
@@ -56,7 +56,7 @@ class FeedState(NamedTuple):
 
 
 def state(connection: Connection, slot: str, publication: str) -> FeedState:
-    """Return what there is."""
+    """Return the state of the publication and of the slot."""
     given = {"slot": slot, "publication": publication}
     (row,) = connection.execute(SQL["state"], given)
     wal_level, has_publication, has_inbox, waiting, has_slot, *found = row

@@ -27,7 +27,7 @@ REACH = 10_000
 
 
 class RetentionWindow(NamedTuple):
-    """What is kept for `keep`, and when that of it ended which there may still be to purge."""
+    """A length of retention, and the range of ends of messages that it may let purge now."""
 
     keep: timedelta
     rules: str
@@ -36,7 +36,7 @@ class RetentionWindow(NamedTuple):
 
 
 class RetentionStep(NamedTuple):
-    """How many messages were deleted, and whether nothing is left to do now."""
+    """The number of deleted messages, and whether the work is done for now."""
 
     removed: int
     is_last: bool
@@ -59,7 +59,7 @@ def advance(connection: Connection) -> timedelta:
 
 
 def windows(connection: Connection, retention: Retention) -> list[RetentionWindow]:
-    """Return the windows that may hold rows to delete, one for each length of retention."""
+    """Return the windows that may have rows to delete, one for each length of retention."""
     return [RetentionWindow(*row) for row in connection.execute(SQL["windows"], given(retention))]
 
 
@@ -70,7 +70,7 @@ def purge(
     *,
     exported: Position = EVERYTHING,
 ) -> RetentionStep:
-    """Delete the next messages of a window, at most 2 000; store how far the window is done.
+    """Delete the next messages of a window, at most 2 000; store the progress of the window.
 
     Locked rows are skipped; they are dropped with their day's partition.
 

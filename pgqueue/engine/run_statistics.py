@@ -46,7 +46,7 @@ TIMES = ("waited", "ran")
 
 
 class CountingWindow(NamedTuple):
-    """How far back counts are read, and in which periods they are kept for so long."""
+    """The span of time whose counts are read, and the length of their periods."""
 
     name: str
     period: str
@@ -119,7 +119,7 @@ class Counts(NamedTuple):
 
 
 class PeriodCounts(NamedTuple):
-    """What came of all runs of a minute, or of an hour, that begins `at`."""
+    """The counts of all runs in the minute, or the hour, that begins `at`."""
 
     at: datetime
     succeeded: int
@@ -290,7 +290,7 @@ def totals(connection: Cursors) -> list[Counts]:
 def over_time(
     connection: Cursors, *, period: str, span: timedelta, channel: str | None = None
 ) -> list[PeriodCounts]:
-    """Return what ran in each minute or hour of late, the earliest first; without those of no run.
+    """Return the counts of each recent minute or hour with a run, the earliest first.
 
     Args:
         period: `MINUTE` (kept for two days) or `HOUR` (kept for thirty).

@@ -46,7 +46,7 @@ class Defaults(NamedTuple):
 
 
 class StagedCounts(NamedTuple):
-    """How many messages were stored; and not, since their dedupe keys are taken or it is full."""
+    """The numbers of messages that were stored, existed by their dedupe key, or were dropped."""
 
     stored: int = 0
     existing: int = 0

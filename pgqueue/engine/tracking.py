@@ -86,7 +86,7 @@ PARAMETERS = Names("$1", "$2", "$3", "$4", "$5", row=ROW)
 
 
 class TrackedTable(NamedTuple):
-    """A table, as the database has it.
+    """A table, and its present tracking in the database.
 
     Attributes:
         kind: the table's pg_class.relkind.
@@ -132,7 +132,7 @@ def is_ready(connection: Cursors) -> bool:
 
 
 def find(connection: Cursors, table: str) -> TrackedTable | None:
-    """Return a table by its name, quoted as SQL needs it."""
+    """Return a table by its name, which is quoted for SQL."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["table"], {"table": table})
         row = cursor.fetchone()
@@ -148,7 +148,7 @@ def tracked(connection: Cursors) -> list[TrackedTable]:
 
 
 def renew(table: TrackedTable) -> Iterator[Composable]:
-    """Return the statements that write the function of a tracked table anew, by its definition.
+    """Return the statements that replace the function of a tracked table, by its definition.
 
     Raises:
         InvalidTracking: an excluded column is missing, and its present name is unknown.
@@ -167,7 +167,7 @@ def renew(table: TrackedTable) -> Iterator[Composable]:
 
 
 def check(table: TrackedTable, definition: Definition) -> Composable:
-    """Return the statement that fails if the condition or the serializer can't be."""
+    """Return the statement that fails if the condition or the serializer is invalid."""
     rows = _rows(table, definition, "insert", table.identifier, table.identifier, VARIABLES)
     return Text(SQL["check"]).format(
         hidden=Literal([]), rows=rows, only_if=Text(definition.only_if or "true")
@@ -175,13 +175,13 @@ def check(table: TrackedTable, definition: Definition) -> Composable:
 
 
 def track(table: TrackedTable, definition: Definition) -> Iterator[Composable]:
-    """Return the statements that have a table tracked, in the place of how it is tracked now."""
+    """Return the statements that track a table, instead of its present tracking."""
     before = json.loads(table.comment) if table.comment else None
     yield from _track(table, definition, before)
 
 
 def untrack(table: TrackedTable) -> Iterator[Composable]:
-    """Return the statements that undo the last `track`: what it replaced is there again."""
+    """Return the statements that undo the last `track`, and bring the tracking before it back."""
     before = (json.loads(table.comment) if table.comment else {}).get("replaced")
     if before:
         yield from _track(table, _definition(before), before.get("replaced"))
@@ -190,7 +190,7 @@ def untrack(table: TrackedTable) -> Iterator[Composable]:
 
 
 def remove(table: TrackedTable) -> Iterator[Composable]:
-    """Return the statements that end it."""
+    """Return the statements that end the tracking of a table."""
     yield from _drop(table)
 
 
@@ -243,7 +243,7 @@ def _drop(table: TrackedTable) -> Iterator[Composable]:
 
 
 def _function(table: TrackedTable) -> Identifier:
-    # With the number of the table: another one may have its name later.
+    # The name has the table's number, since another table may have the table's name later.
     room = NAME_LIMIT - len(f"pgqueue_track__{table.oid}")
     name = table.name.encode()[:room].decode(errors="ignore")
     return Identifier(table.schema, f"pgqueue_track_{name}_{table.oid}")

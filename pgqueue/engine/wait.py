@@ -19,7 +19,7 @@ LIVE = {State.HELD, State.SCHEDULED, State.READY, State.RUNNING}
 
 
 class MessageSnapshot(NamedTuple):
-    """A message as it is now: `state` is its state or its outcome. JSON is not parsed.
+    """The present state of a message; `state` is its state or its outcome. JSON columns are texts.
 
     Attributes:
         failures: how many of its runs failed, or lost their worker.
@@ -65,6 +65,6 @@ def forget(connection: Connection) -> int:
 
 
 def look(connection: Connection, ids: Collection[int]) -> dict[int, MessageSnapshot]:
-    """Return the messages that exist as they are now, live or from history, by their ids."""
+    """Return the present states of the messages that exist, live or ended, by their ids."""
     rows = connection.execute(SQL["look"], {"ids": list(ids)})
     return {row[0]: MessageSnapshot(*row) for row in rows}

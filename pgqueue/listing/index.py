@@ -110,7 +110,7 @@ class Listing:
     reach: int | None = None
 
     def stretch(self, start: str | None = None) -> ListStretch:
-        """Return what comes first, or first from `start` on.
+        """Return the first stretch, or the one that begins at `start`.
 
         Raises:
             ValidationError: `start` is no place in this list.

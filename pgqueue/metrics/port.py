@@ -47,7 +47,7 @@ class Port:
 
     @contextmanager
     def serving(self, snapshot: Callable[[], WorkerSnapshot]) -> Iterator[None]:
-        """Answer in threads of its own until the end of the block; then close the port.
+        """Answer requests in other threads until the end of the block; then close the port.
 
         Args:
             snapshot: returns the state of the worker. Any thread may call it.

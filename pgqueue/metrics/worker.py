@@ -18,7 +18,7 @@ LIMIT = 500
 """The maximum of pairs of channels and tasks."""
 PREFIX = "pgqueue_worker"
 GAUGES: dict[str, tuple[str, Callable[[ProcessReport], int]]] = {
-    "slots": ("Tasks that it runs at once, at most.", lambda report: report.slots),
+    "slots": ("The maximum of tasks that it runs at once.", lambda report: report.slots),
     "running": ("Tasks that it runs.", lambda report: report.running),
     "buffered_messages": (
         "Messages that it has claimed, and that wait for a free slot.",
@@ -92,7 +92,7 @@ def _life(now: WorkerSnapshot) -> Iterator[Metric]:
 
 
 def registry_of(snapshot: Callable[[], WorkerSnapshot]) -> CollectorRegistry:
-    """Return a worker's figures, with those that the project's own code keeps.
+    """Return a registry of a worker's figures and the project's own ones.
 
     The project's figures come from prometheus_client's default registry; or from the files in
     `PROMETHEUS_MULTIPROC_DIR`, if this variable is set.

@@ -26,7 +26,7 @@ FULL = 1.0
 
 
 def begun(task: Task[..., Any], name: str, *, source: str) -> engine.BackfillProgress | None:
-    """Return the backfill of this name, if it was begun.
+    """Return the backfill of this name, if it has begun.
 
     Raises:
         BackfillConflict: its task or its source is another one.
@@ -43,7 +43,7 @@ def begun(task: Task[..., Any], name: str, *, source: str) -> engine.BackfillPro
 def begin(
     task: Task[..., Any], name: str, *, source: str, attempts: list[int], total: int
 ) -> engine.BackfillProgress:
-    """Record rows that were staged as a backfill.
+    """Record staged rows as a backfill.
 
     Raises:
         BackfillConflict: another process has begun a backfill of this name meanwhile.

@@ -102,7 +102,7 @@ def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(kw_only=True)
 class OperationProgress:
-    """How far an operation is.
+    """The progress of an operation.
 
     Attributes:
         newest: the largest id that the operation reaches.
@@ -349,7 +349,7 @@ def _progress(context: TaskContext, newest: int) -> OperationProgress:
 
 
 def _go_on(context: TaskContext, operation: str, progress: OperationProgress, until: float) -> None:
-    """Go on with the next batch, unless it was asked to stop, or it is time for another run.
+    """Return for the next batch, unless the operation must stop, or hand its message back.
 
     Raises:
         EndOfRun: it must.
@@ -364,14 +364,14 @@ def _go_on(context: TaskContext, operation: str, progress: OperationProgress, un
 
 
 def _ended(context: TaskContext, operation: str, progress: OperationProgress) -> dict[str, int]:
-    """Note that the walk is over; return what came of it."""
+    """Note that the walk is over; return its counts."""
     if not progress.has_ended:
         _end(context, operation, progress, "ended")
     return {name: getattr(progress, name) for name in ("done", "asked", "busy")}
 
 
 def _end(context: TaskContext, operation: str, progress: OperationProgress, how: str) -> None:
-    """Note the end, and write it to the log of the admin, for the user who asked."""
+    """Note the end, and write it to the admin's log for the user who asked."""
     progress.has_ended = how == "ended"
     with transaction.atomic(using=context.database):
         context.checkpoint(asdict(progress))

@@ -421,7 +421,7 @@ class Channel:
         return Message.objects.using(self.alias).in_channel(self.name)
 
     def _trimmed(self, older_than: timedelta | float | None, keep: int | None) -> PurgeBounds:
-        """Return what is too old, or too much.
+        """Return the bounds of the messages that are too old or too many.
 
         Raises:
             ValueError: neither is given, or one has an invalid value.

@@ -56,7 +56,7 @@ EXIT = {Status.OK: 0, Status.UNKNOWN: 0, Status.WARNING: 1, Status.FAILING: 2}
 
 @dataclass(frozen=True, kw_only=True)
 class HealthLimits:
-    """From where on something is not well.
+    """The limits of the checks.
 
     Args:
         host: count only workers of this host; None: workers of all hosts.
@@ -151,7 +151,7 @@ class _Queue:
 
     @cached_property
     def workers(self) -> Sequence[health.WorkerHealth]:
-        """The processes that were seen within a lease, on the host that is asked for."""
+        """The processes with a heartbeat within a lease, on the host of the limits."""
         lease, host = settings().lease.total_seconds(), self.limits.host
         found = health.workers(self.connection)
         return [each for each in found if each.silent_for < lease and host in (None, each.host)]
@@ -416,7 +416,7 @@ def _feed(queue: _Queue) -> Judgement:
 
 
 def _fault_of(state: replication.FeedState) -> str:
-    """Return what is missing that the feed needs; "": nothing is."""
+    """Return why the feed does not work; "": it works."""
     if state.wal_level != "logical":
         return f"wal_level is {state.wal_level}"
     if not state.has_publication:

@@ -71,7 +71,7 @@ class Periodic(NamedTuple):
 
 @dataclass
 class ImportReport:
-    """What was moved, by task, topic or schedule; and what was left where it is, by the reason.
+    """Counts of the moved items by task, topic or schedule, and of the others by the reason.
 
     Attributes:
         moved: the moved items.
@@ -86,7 +86,7 @@ class ImportReport:
 
 
 def move(source: str, *, dry_run: bool = False) -> ImportReport:
-    """Move what waits in another queue's tables over, 1 000 in a transaction; or its schedules.
+    """Move the waiting jobs of another queue, 1 000 in a transaction; or its schedules.
 
     Running jobs are left to the workers of the other queue. A moved job is deleted there in the
     same transaction, so that a second move does not find it again.
@@ -143,7 +143,7 @@ class Moving(Generic[T]):
 
 
 def move_some(items: Sequence[T], moving: Moving[T], alias: str, report: ImportReport) -> None:
-    """Store rows here and delete them there; leave those that can't be deleted as they are."""
+    """Store items here and delete them from the source; leave an item whose deletion fails."""
 
     def some(items: Sequence[T]) -> ImportReport:
         part = ImportReport()
@@ -165,7 +165,7 @@ def said(error: Exception) -> str:
 
 
 def _take(job: Pending, alias: str, report: ImportReport) -> bool:
-    """Enqueue one job as a message, or note why it can't be."""
+    """Enqueue a job as a message and return True, or note why the job stays."""
     try:
         task = find_task(job.task)
         if task is None:
@@ -206,7 +206,7 @@ def _move_schedules(alias: str, report: ImportReport, *, dry_run: bool) -> None:
 
 
 def _take_over(periodic: Periodic, alias: str, report: ImportReport) -> bool:
-    """Store a schedule for a periodic task, or note why there can't be one."""
+    """Store a schedule for a periodic task and return True, or note why the task stays."""
     try:
         if periodic.hindrance:
             raise InvalidSchedule(periodic.hindrance)

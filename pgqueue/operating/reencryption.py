@@ -34,7 +34,7 @@ COLUMNS = {"payload": ARGUMENTS, "progress": PROGRESS, "result": RESULT}
 
 @dataclass
 class ReencryptionReport:
-    """How many messages there are with something encrypted, or to be, and what became of it.
+    """Counts of the messages that must be encrypted, and the ids that were not written.
 
     Attributes:
         found: the number of messages with encrypted values, or with values to encrypt.
@@ -60,7 +60,7 @@ def reencrypt(
     show: Callable[[int], None] = lambda count: None,
     is_to_stop: Callable[[], bool] = lambda: False,
 ) -> ReencryptionReport:
-    """Encrypt by the first key what is encrypted by another, and what was stored in the open.
+    """Encrypt values by the first key that are under another key, or in the open.
 
     An encrypted task has values in the open if it asked for encryption later, or if SQL has stored
     its messages.
@@ -129,7 +129,7 @@ class _ReencryptionWalk:
         self.report.busy |= set(tried) - written
 
     def _renewed(self, row: EncryptedTexts) -> EncryptedTexts | None:
-        """Return what is to be written of a message; None: nothing."""
+        """Return the new values of a message; None: it stays as it is."""
         report = self.report
         texts = {name: text for name in COLUMNS if (text := getattr(row, name)) is not None}
         if not texts:

@@ -37,7 +37,7 @@ BEHIND_NAP = 0.005
 
 
 class WalFeed(Service):
-    """Follows the WAL until it is stopped; stands by while another process does."""
+    """Follows the WAL until it is stopped; stands by while another process follows it."""
 
     def __init__(self, alias: str) -> None:
         super().__init__()

@@ -71,7 +71,7 @@ def make(connection: Connection, slot: str, publication: str) -> list[str]:
 
 
 def make_slot(connection: Connection, slot: str, *, instead_of: ReplicationSlot | None) -> None:
-    """Make the slot, in place of one that was lost or can't be read.
+    """Make the slot, in place of a lost or unreadable one.
 
     Raises:
         FeedUnavailable: PostgreSQL waits for open transactions.
@@ -112,7 +112,7 @@ def drop(connection: Connection, slot: str, publication: str) -> list[str]:
 
 
 def with_publication(connection: Connection, slot: str, publication: str) -> FeedState:
-    """Return what there is, with the publication at least.
+    """Return the state of the slot and the publication; the publication must exist.
 
     Raises:
         FeedUnavailable: the feed cannot use them; the message has the advice.
@@ -125,7 +125,7 @@ def with_publication(connection: Connection, slot: str, publication: str) -> Fee
 
 
 def checked(connection: Connection, slot: str, publication: str) -> FeedState:
-    """Return what there is.
+    """Return the state of the slot and the publication.
 
     Raises:
         FeedUnavailable: the server writes no logical WAL, or the slot is not pgqueue's.

@@ -48,7 +48,7 @@ NOWHERE = -1
 
 
 class ReplayLimits(NamedTuple):
-    """What is sent of what a client has missed, at most; beyond, it is told to begin anew."""
+    """The maximum of missed events for a client, and their age. With more, it gets a reset."""
 
     events: int
     age: timedelta
@@ -84,7 +84,7 @@ class EventClient(Client):
         self._feed: EventFeed | None = None
 
     def join(self, alias: str) -> None:
-        """Be served, until `leave()`."""
+        """Join the feed, until `leave()`."""
         self._feed = EventFeed.serve(alias, self)
 
     def leave(self) -> None:
@@ -99,7 +99,7 @@ class EventClient(Client):
 
 
 class EventFeed(StreamSource[EventClient]):
-    """Reads the log as it grows, and passes on to each client what it wants."""
+    """Reads the log as it grows, and sends each client its events."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)

@@ -82,7 +82,7 @@ def _wake(progress: ProgressFeed, promise: object) -> None:
 
 
 class ProgressFeed(StreamSource[MessageClient]):
-    """Looks at all messages that pages of this process show."""
+    """Reads all messages that pages of this process show."""
 
     def __init__(self, alias: str) -> None:
         super().__init__(alias)
@@ -137,12 +137,12 @@ class ProgressFeed(StreamSource[MessageClient]):
 
 
 def is_end(seen: MessageSnapshot) -> bool:
-    """Return whether nothing more happens, unless it is replayed."""
+    """Return whether the message has ended. Only a replay changes it then."""
     return seen.state in ENDS or seen.state == GONE
 
 
 def changes(before: MessageSnapshot | None, now: MessageSnapshot) -> list[str]:
-    """Return what has happened between two looks, as the names of events, in their order.
+    """Return the names of the events between two reads of a message, in order.
 
     If several runs happen between two reads, only the last run has events.
     """
@@ -172,7 +172,7 @@ def changes(before: MessageSnapshot | None, now: MessageSnapshot) -> list[str]:
 
 
 def block(event: str, now: MessageSnapshot) -> bytes:
-    """Return an event of a message."""
+    """Return an event of a message as a block of the stream."""
     told: dict[str, Any] = {
         "id": str(now.id),
         "status": now.state,

@@ -25,7 +25,7 @@ LONGEST_BACKOFF = timedelta(seconds=1)
 
 
 class StreamSource(Service, Generic[C]):
-    """Serves the clients of one process and database, until there are none."""
+    """Serves the clients of one process and database, until the last one has left."""
 
     longest_backoff = LONGEST_BACKOFF
     longest_step = float("inf")

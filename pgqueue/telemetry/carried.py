@@ -21,7 +21,7 @@ Carrier = Mapping[str, Any]
 
 
 class MessageOrigin(NamedTuple):
-    """Where messages come from.
+    """The origin of messages: the spans that stored them.
 
     Attributes:
         parent: the context of the one span; an empty context if there is no span, or several.
@@ -42,7 +42,7 @@ def added(carrier: Carrier, text: str) -> str:
 
 
 def origin(carriers: Iterable[Carrier]) -> MessageOrigin:
-    """Return where messages with these metadata come from."""
+    """Return the origin of messages with these metadata."""
     found = {}
     for carrier in carriers:
         # Users' metadata may have values of any type.

@@ -198,7 +198,7 @@ class _RunSpan(Processing):
 
 
 def _origin_of(context: TaskContext) -> MessageOrigin:
-    """Return where a run's message comes from, with links to what it waited for."""
+    """Return the origin of a run's message, with links to the spans of its parents."""
     parent, links = origin(carriers_of(context.claim, context.metadata))
     if not context.waited_for:
         return MessageOrigin(parent, links)

@@ -98,7 +98,7 @@ class _Messaging:
 
 
 class ProducerSpan(_Messaging):
-    """A span of the kind PRODUCER, whose context the messages carry. See `tracing.Sending`."""
+    """A span of the kind PRODUCER. The messages carry its context. See `tracing.Sending`."""
 
     def __init__(
         self,

@@ -161,7 +161,7 @@ def names_of(module: str) -> Callable[[str], Any]:
 
 
 class AbsentFinder(MetaPathFinder):
-    """Finds no module, and says what takes the place of those that are not here."""
+    """Refuses imports of Celery's other modules: its error names the alternative."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
         """Return None, which means that this finder has no such module.
@@ -180,5 +180,5 @@ def _error(name: str, why: str) -> Exception:
     return UnsupportedImport(f"celery.{name} is not taken over: {why}.")
 
 
-# The last one: it is asked for what no other finds.
+# The last finder: Python asks it for modules that no other finder has found.
 sys.meta_path.append(AbsentFinder())

@@ -65,5 +65,5 @@ class AliasFinder(MetaPathFinder):
         return ModuleSpec(fullname, _AliasLoader(module), is_package=hasattr(module, "__path__"))
 
 
-# The first one: by its `__path__` another finder would load a second copy of the module.
+# The first finder: another finder would load a second copy of the module by its `__path__`.
 sys.meta_path.insert(0, AliasFinder())

@@ -28,7 +28,7 @@ FAILED = (State.DEAD, *Outcome)
 
 
 class FirstFailure(NamedTuple):
-    """The first message that failed of those that one waited for.
+    """The first failed parent of a message.
 
     Attributes:
         parent: the outcome and the error of the parent.
@@ -70,7 +70,7 @@ def has_failed_before(context: CeleryContext) -> bool:
 
 
 def first_failure(context: TaskContext) -> FirstFailure | None:
-    """Return how the first message failed that this one waited for; None: none has failed."""
+    """Return the first failed parent of a message; None: no parent has failed."""
     claim = context.claim
     with connections[context.database].cursor() as cursor:
         cursor.execute(SQL["failed"], {"id": claim.id, "flow_id": claim.flow_id})

@@ -72,7 +72,7 @@ class _KnownSchedule(BaseSchedule):
 
 
 class crontab(_KnownSchedule):
-    """The times that a cron line names; each field as text, a number or several numbers.
+    """The times of a cron line; each field is text, a number or several numbers.
 
     Raises:
         InvalidSchedule: a field is invalid, or the fields have another meaning in cron.
@@ -131,7 +131,7 @@ class crontab(_KnownSchedule):
 
 
 class schedule(_KnownSchedule):
-    """A steady rhythm. Its ticks are multiples of the interval since 1970, also `relative` ones.
+    """A fixed interval. Its ticks are multiples of it since 1970, even if it is `relative`.
 
     Args:
         run_every: seconds or a timedelta.

@@ -73,7 +73,7 @@ REPLACED: Mapping[str, str] = {
 
 
 class SetupHandlers:
-    """Functions that are called once, before the app's schedules are looked at."""
+    """Functions that are called once, before the app's schedules are read."""
 
     def __init__(self) -> None:
         self.connected: list[Callable[..., Any]] = []

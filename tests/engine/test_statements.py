@@ -306,6 +306,8 @@ class TestAPlan:
             "after": datetime.now(UTC) - timedelta(hours=1),
             "until": None,
             "keys": [str(n) for n in range(500)],
+            "aside_channels": [],
+            "aside_keys": [],
             "worker_id": uuid4(),
             "is_pooled": False,
             "takes_raw": False,
@@ -535,5 +537,5 @@ def read_whole(plan: str) -> str:
 
 def sorted_backlog(plan: str) -> str:
     """Return the plan where it sorts more than what it returns in the end."""
-    small = r"taken\.|allowed\.|rung\.|\(\(.*scope = |\(\(p\.scope|p\.channel|wake_at|pgqueue_lane"
+    small = r"taken\.|allowed\.|rung\.|\(\(.*scope = |\(\(p\.scope|p\.channel|(lane\.)?wake_at|pgqueue_lane"
     return plan if re.search(rf"Sort Key: (?!{small})", plan) else ""

@@ -1,6 +1,7 @@
 """Chats: progress of long tasks, chords over documents, signals that set what is current."""
 
 import os
+import threading
 
 from celery import Celery
 from celery.app import app_or_default
@@ -10,7 +11,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "chat.settings")
 app = Celery("chat")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-TEAM = {}
+TEAM = threading.local()
 assert app_or_default() == app or app_or_default(app) is app
 
 
@@ -20,12 +21,12 @@ def init_tracing(**kwargs): ...
 
 @task_prerun.connect(weak=False)
 def set_team(task=None, kwargs=None, **more):
-    TEAM["name"] = (kwargs or {}).get("team")
+    TEAM.name = (kwargs or {}).get("team")
 
 
 @task_postrun.connect(weak=False)
 def unset_team(**more):
-    TEAM.clear()
+    TEAM.name = None
 
 
 @task_failure.connect(weak=False)

@@ -23,7 +23,7 @@ def answer(self, question, team=None):
     Recorder(self).set_progress(1, 2)
     return [
         question.upper(),
-        TEAM.get("name"),
+        TEAM.name,
         current_task.name,
         isinstance(self.request, Context),
     ]

@@ -146,7 +146,7 @@ def _become(request: dict[str, Any], streams: list[int]) -> None:
         os.dup2(stream, number)
     if request["group"] is not None:
         os.setpgid(0, request["group"])
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, _interrupt)
     os.environ.clear()
     os.environ.update(request["environment"])
     time.tzset()
@@ -165,6 +165,9 @@ def run(arguments: list[str]) -> None:
         sys.argv = arguments
         runpy.run_path(file, run_name="__main__")
 
+
+_interrupt = signal.getsignal(signal.SIGINT)
+"""The handler that Python has set at its start: none where the tests' process ignores SIGINT."""
 
 if __name__ == "__main__":
     # A Ctrl-C in the terminal is for the tests' process, whose end is noticed.

@@ -434,7 +434,7 @@ class TestWhatIsStoredInTheOpen:
             Channel("mail").configure(handler=jobs.keep)
 
     def test_is_a_backfill(self) -> None:
-        with pytest.raises(InvalidTask, match="staged as they are"):
+        with pytest.raises(InvalidTask, match="stages its rows in the open"):
             check_may_be_open(jobs.keep)
 
     def test_is_what_a_schedule_calls_its_task_with(self) -> None:

@@ -888,12 +888,13 @@ class TestLocks:
             waits = pool.submit(waiter.execute, "SELECT pgqueue_keep_order_v1('mail', 'ada')")
             kept = replace(LIMITS, max_locked=0)
             found = eventually(
-                lambda: (now := check("locks", kept)).status == Status.WARNING and now
+                lambda: "that others wait for" in (now := check("locks", kept)).said and now
             )
             pid, user = holder.info.backend_pid, holder.info.user
             holder.execute("ROLLBACK")
             waits.result(10)
 
+        assert found.status == Status.WARNING
         assert found.said.startswith("an advisory lock that others wait for is kept for")
         assert f"pid {pid} of the role {user}" in found.said
 

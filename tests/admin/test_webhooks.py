@@ -135,7 +135,7 @@ def test_all_options_are_kept(admin_client: Client) -> None:
         ("secret", "hidden", "must begin with 'whsec_'"),
         ("headers", '{"Host": "a"}', "set by pgqueue itself"),
         ("headers", "[1]", "must be a dict"),
-        ("serializer", "os.system", "no function is named"),
+        ("serializer", "os.system", "no function named"),
         ("timeout", "01:00:00", "300 seconds at most"),
         ("backoff", '"often"', "no backoff is named"),
         ("backoff", "[-1]", "must be from 0"),

@@ -537,5 +537,8 @@ def read_whole(plan: str) -> str:
 
 def sorted_backlog(plan: str) -> str:
     """Return the plan where it sorts more than what it returns in the end."""
-    small = r"taken\.|allowed\.|rung\.|\(\(.*scope = |\(\(p\.scope|p\.channel|(lane\.)?wake_at|pgqueue_lane"
+    small = (
+        r"taken\.|allowed\.|rung\.|\(\(.*scope = |\(\(p\.scope|p\.channel"
+        r"|(lane\.)?wake_at|pgqueue_lane"
+    )
     return plan if re.search(rf"Sort Key: (?!{small})", plan) else ""

@@ -82,9 +82,10 @@ WITH near AS MATERIALIZED (
 SELECT DISTINCT coalesce(near.parent, found.task), coalesce(near.child, found.task)
 FROM near CROSS JOIN LATERAL (
     -- A parent or child may belong to another flow, which this flow waits for, or which waits for it. Leave it out.
-    SELECT m.task FROM pgqueue_message m WHERE m.id = near.other AND m.flow_id = %(flow_id)s
+    -- Compared as no index can: the index of flows would lead through all members of this one, for each row.
+    SELECT m.task FROM pgqueue_message m WHERE m.id = near.other AND m.flow_id IS NOT DISTINCT FROM %(flow_id)s
     UNION ALL
-    SELECT h.task FROM pgqueue_history h WHERE h.id = near.other AND h.flow_id = %(flow_id)s
+    SELECT h.task FROM pgqueue_history h WHERE h.id = near.other AND h.flow_id IS NOT DISTINCT FROM %(flow_id)s
     LIMIT 1) found
 
 -- name: last_parents

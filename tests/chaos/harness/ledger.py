@@ -135,12 +135,12 @@ def _found(connection: Connection) -> Iterator[Found]:
     # Those below 0 are an operator's, of whom no books are kept.
     rows = connection.execute(
         "WITH found AS ("
-        "    SELECT id, payload, outcome AS word, attempt, failures, lost FROM pgqueue_history "
+        "    SELECT id, task, payload, outcome AS word, attempt, failures, lost FROM pgqueue_history "
         "    UNION ALL "
-        "    SELECT id, payload, state, attempt, failures, lost FROM pgqueue_message) "
+        "    SELECT id, task, payload, state, attempt, failures, lost FROM pgqueue_message) "
         "SELECT id, number, word, attempt, failures, lost "
         "FROM found, LATERAL (SELECT (payload -> 'args' ->> 0)::bigint AS number) n "
-        "WHERE number >= 0"
+        "WHERE number >= 0 AND task NOT LIKE 'pgqueue.%'"
     )
     return (Found(*row) for row in rows)
 

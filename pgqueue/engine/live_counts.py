@@ -41,7 +41,7 @@ class Stats:
     Attributes:
         ready: messages that can run.
         scheduled: messages that wait for their time, or for their next attempt.
-        held: two-phase messages that wait for their commit.
+        held: messages that wait for their commit, or for others of their flow.
         running: messages that workers have claimed.
         dead: dead letters.
         oldest_ready_age: how long the oldest ready message has waited; None: there is none.

@@ -14,12 +14,8 @@ from asgiref.sync import sync_to_async
 
 from pgqueue.exceptions import InvalidFlow
 from pgqueue.tasks.declaration import Declaration
-from pgqueue.tasks.flow_building import (
-    ON_FAILURE,
-    Draft,
-    Member,
-    own_task,
-)
+from pgqueue.tasks.flow_building import ON_FAILURE, Draft
+from pgqueue.tasks.flow_members import Member, own_task
 from pgqueue.tasks.flows import Flow
 
 Placed = Union["Member[Any]", "list[Placed]"]

@@ -17,7 +17,7 @@ from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, InvalidFlow, LeaseLost, TaskTimeout
 from pgqueue.states import State
 from pgqueue.tasks.declaration import Declaration
-from pgqueue.tasks.flow_building import Growth
+from pgqueue.tasks.flow_growth import Growth
 from pgqueue.tasks.result import TaskResult
 from pgqueue.values.number_checks import LONGEST, as_timedelta
 

@@ -1,33 +1,32 @@
-"""Collect messages of which some wait for others, and store all of them or none.
+"""Collect messages some of which wait for others.
 
-A message may wait only for messages that were collected before it, so that there are no cycles.
+A message may be waited for only by one that was collected later, so that there are no cycles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from itertools import chain
-from typing import Any, NoReturn, TypeVar, Union, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Union
 
 from django.db import connections
 
-from pgqueue.codec.encoding import Hint, Reference, noticed
 from pgqueue.database.migration_check import needing_tables
-from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import flows as engine
 from pgqueue.engine import lookup
-from pgqueue.engine.flows import Waits
 from pgqueue.engine.lookup import Found
-from pgqueue.engine.values import Cursors
-from pgqueue.exceptions import ChannelFull, DuplicateMessage, InvalidFlow
-from pgqueue.tasks import flow_handlers, registry, storing
+from pgqueue.exceptions import InvalidFlow
+from pgqueue.tasks import registry
 from pgqueue.tasks.declaration import Declaration
-from pgqueue.tasks.result import TaskResult
+from pgqueue.tasks.flow_members import (
+    Member,
+    Savepoint,
+    name_is_taken,
+    noticing_members,
+    own_task,
+)
 from pgqueue.values.error_words import hint
 from pgqueue.values.names import as_text
 
-T = TypeVar("T")
 After = Union["Iterable[Member[Any] | Draft]", "Member[Any]", "Draft"]
 """Messages of a flow and other flows that a message waits for without taking their results."""
 
@@ -35,82 +34,6 @@ ON_FAILURE = ("wait", "cancel", "run")
 ANYWHERE = frozenset({"any savepoint"})
 """A value that differs from each set of open savepoints."""
 NAME_BYTES = 200
-MEMBER = "<TaskResult "
-"""The first characters of a member's text."""
-
-
-class Member(TaskResult[T], Reference):
-    """A message of a flow: its result. Other messages of the flow take it as an argument.
-
-    Attributes:
-        after: the members that it waits for, in addition to the members among its arguments.
-        other_flows: the flows that it waits for.
-        outside: the ids of messages of other flows that it waits for.
-        on_failure: its reaction to a failed parent.
-        draft: the draft that it was added to.
-        number: the number of members that were added to the draft before it.
-        savepoint: the block of `atomic()` that it was added in; None: the draft's own block.
-    """
-
-    __slots__ = (
-        *("after", "draft", "number", "on_failure"),
-        *("other_flows", "outside", "savepoint"),
-    )
-
-    def __init__(
-        self,
-        task: Declaration[Any, T],
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        *,
-        after: Sequence[Member[Any]],
-        on_failure: str,
-        draft: Draft,
-        number: int,
-        savepoint: Savepoint | None = None,
-        other_flows: Sequence[Draft] = (),
-    ) -> None:
-        super().__init__(task, args, kwargs)
-        self.savepoint = savepoint
-        self.other_flows = other_flows
-        self.outside: Sequence[int] = ()
-        self.after = after
-        self.on_failure = on_failure
-        self.draft = draft
-        self.number = number
-
-    @property
-    def flow(self) -> Any:
-        """The flow that it is part of."""
-        return self.draft
-
-    @property
-    def message_id(self) -> int:
-        """The id that it has, or that is reserved for it; 0: it was rolled back."""
-        return int(self.id or 0)
-
-    @property
-    def returned(self) -> Hint:
-        """The encoding of its task's return value."""
-        return self.task.codec.returned
-
-
-class Savepoint:
-    """A hook in Django's `run_on_commit`: Django removes it if the savepoint is rolled back."""
-
-    def __init__(self, inside: frozenset[Any]) -> None:
-        self.inside = inside
-        self._has_committed = False
-
-    def __call__(self) -> None:
-        """Note that the transaction was committed."""
-        self._has_committed = True
-
-    def is_kept(self, connection: Any) -> bool:
-        """Return whether the savepoint was not rolled back."""
-        return self._has_committed or any(
-            each is self for _, each, *_ in reversed(connection.run_on_commit)
-        )
 
 
 class Draft:
@@ -229,7 +152,7 @@ class Draft:
         except (TypeError, ValueError) as error:
             raise InvalidFlow(f"name={name!r:.99} of {member.task.name}: {error}") from error
         if (other := self._names.get(name)) is not None and other.savepoint not in self._lost():
-            raise _is_taken(name, member, other.task.name)
+            raise name_is_taken(name, member, other.task.name)
         self._names[name] = member
 
     def __getitem__(self, name: str) -> Member[Any]:
@@ -399,7 +322,7 @@ class Draft:
         """
         payloads, parents = [], []
         for member in self._members:
-            with _noticing() as taken:
+            with noticing_members() as taken:
                 payloads.append(member.task.codec.encode(member.args, member.kwargs))
             found = {self._latches[each.id].number for each in member.other_flows}
             # The latches come first.
@@ -421,248 +344,6 @@ class Draft:
             parents.append(sorted(found))
         return payloads, parents
 
-    def store(self, connection: Cursors, flow_id: int) -> None:
-        """Store the messages as part of a flow, in the open transaction of `connection`.
-
-        Raises:
-            InvalidArguments, InvalidFlow, ChannelFull, DuplicateMessage: roll everything back.
-        """
-        members = self._members
-        self._is_open = False
-        for member in members:
-            _check_keys(member)
-        storing.lock(connection, members)
-        self.reserve(connection)
-        payloads, parents = self.parents()
-
-        def waits_for_any(member: Member[Any]) -> bool:
-            return bool(parents[member.number] or member.outside)
-
-        for group in storing.together(members, apart=waits_for_any):
-            storing.store(
-                group,
-                [each.message_id for each in group],
-                payloads=[payloads[each.number] for each in group],
-                flow_id=flow_id,
-                waits=waits_for_any(group[0]),
-            )
-        if (handler := self._handler) is not None:
-            waits = parents[handler.number]
-            stored = [each for each in waits if self._at(each).came_of == "stored"]
-            parents[handler.number] = stored or waits
-        self._check_stored(parents)
-        waiting = [
-            Waits(
-                member.message_id,
-                sorted([*(self._at(each).message_id for each in waits), *member.outside]),
-                member.on_failure,
-            )
-            for member, waits in zip(members, parents, strict=True)
-            if waits_for_any(member) and member.came_of == "stored"
-        ]
-        if waiting:
-            engine.block(connection, flow_id, waiting)
-        before = {self._at(each).message_id for each in chain(*parents) if each < 0}
-        if before := before.union(*(member.outside for member in members)):
-            # These parents may have ended, or end now: have their children examined once more.
-            engine.ring(connection, "", sorted(before))
-
-    def place_latches(self) -> None:
-        """Add a latch for each other flow that members wait for; they wait for the latch.
-
-        Raises:
-            InvalidFlow: the other flow waits for this one.
-            FlowDoesNotExist: the other flow is no longer kept.
-            ChannelFull: the channel of the other flow has no room for a handler.
-        """
-        flows: dict[int, Draft] = {}
-        channels: dict[int, str] = {}
-        for member in self._members:
-            for each in (*self._after, *member.other_flows):
-                flows[int(each.id)] = each
-                channels.setdefault(int(each.id), member.task.queue_name)
-        if not flows:
-            return
-        names = {id: str(each) for id, each in flows.items()}
-        handlers = flow_handlers.handlers(self.database, names, waiter=int(self.id or 0))
-        awaited = [self._members[number] for number in self._awaited]
-        for id, each in sorted(flows.items()):
-            task = registry.of_package(flow_handlers.WAIT_FOR_FLOW).using(
-                channel=channels[id], database=self.database
-            )
-            latch: Member[Any] = Member(
-                task, (id,), {}, after=(), on_failure="run", draft=self, number=0
-            )
-            latch.outside = [handler] if (handler := handlers[id]) else []
-            self._latches[each.id] = latch
-        self._members = [*self._latches.values(), *self._members]
-        for number, member in enumerate(self._members):
-            member.number = number
-        self._awaited = {each.number for each in awaited}
-
-    def reserve(self, connection: Cursors) -> None:
-        """Reserve ids for the messages that have no id of their own."""
-        new = [each for each in self._members if not each.id or each.came_of != "stored"]
-        if not new:
-            return
-        for member, id in zip(new, enqueueing.reserve(connection, len(new)), strict=True):
-            member.id = str(id)
-
-    def tell_stored(self) -> None:
-        """Call the receiver of `on_stored`: `pgqueue.testing` may run the messages."""
-        storing.tell_stored(self._members)
-
-    def _check_stored(self, parents: Sequence[Sequence[int]]) -> None:
-        """Check that each parent and each named message is stored as a new message.
-
-        A message that replaced an older one must not wait, either.
-
-        Raises:
-            DuplicateMessage: a message with its dedupe key exists already.
-            ChannelFull: a full channel dropped the message.
-        """
-        for member, waits in zip(self._members, parents, strict=True):
-            if waits and member.came_of == "replaced":
-                raise DuplicateMessage(
-                    f"Message {member.id} has the dedupe key of this {member.task.name} already, "
-                    f"and does not wait for others of {self}: this one can't replace it."
-                )
-        named = {member.number for member in self._names.values()}
-        for number in sorted(named.union(self._awaited, *parents)):
-            member = self._at(number)
-            if member.came_of in ("existing", "replaced"):
-                raise DuplicateMessage(
-                    f"Message {member.id} has the dedupe key of this {member.task.name} already: "
-                    "no message of the flow can wait for it, and it can have no name in the flow."
-                )
-            if member.came_of == "dropped":
-                raise ChannelFull(
-                    f"The channel {member.task.queue_name!r} dropped {member.task.name}, which "
-                    "others of the flow wait for."
-                )
-
-    def extend(self, connection: Cursors, flow_id: int, message_id: int) -> None:
-        """Store the messages as part of a flow that is stored already.
-
-        The flow's handler, if it has one, waits for them, too.
-
-        Args:
-            message_id: the running message. Its children wait for the awaited new messages, too;
-                0: there is no running message.
-
-        Raises:
-            InvalidFlow: a name is taken, or a wait would never end.
-            InvalidArguments, ChannelFull, DuplicateMessage: as `store` does.
-        """
-        self.place_latches()
-        if self._others:
-            # Without the lock, two transactions may each add one edge of a cycle unseen.
-            engine.lock(connection, flow_id)
-        self.store(connection, flow_id)
-        if self._names and not engine.add_names(connection, flow_id, self.named_ids()):
-            self._refuse_names(connection, flow_id)
-        children, handlers = engine.children(connection, flow_id, message_id)
-        self._check_cycles(connection, [*children, *handlers])
-        if any(member.task.ordered for member in self._members):
-            self._check_order(connection, self._needed(), children)
-            self._check_order(connection, self._members, handlers)
-        self._check_order_of_flows(connection, [*handlers, *(children if self._awaited else ())])
-        pairs = [
-            (child, member.message_id)
-            for member in self._members
-            if member.came_of == "stored"
-            for child in {*handlers, *(children if member.number in self._awaited else ())}
-        ]
-        if pairs:
-            engine.depend(connection, flow_id, pairs)
-
-    def named_ids(self) -> dict[str, int]:
-        """Return the ids of the messages that have a name."""
-        return {name: member.message_id for name, member in self._names.items()}
-
-    def _refuse_names(self, connection: Cursors, flow_id: int) -> NoReturn:
-        for name, member in self._names.items():
-            id, _ = engine.named(connection, flow_id, name)
-            if id is not None:
-                raise _is_taken(name, member, f"message {id}")
-        raise InvalidFlow(f"The flow {flow_id} is not kept any more.")
-
-    def _check_cycles(self, connection: Cursors, waiting: Collection[int]) -> None:
-        """Check that no new message waits for a message that will wait for a new message.
-
-        Raises:
-            InvalidFlow: there is such a cycle.
-        """
-        if not (self._others and waiting):
-            return
-        found = engine.waiting(connection, waiting)
-        for each in self._others:
-            if each.message_id in found:
-                raise InvalidFlow(
-                    f"{each.task.name} #{each.id} waits for a message that is added here, directly "
-                    "or indirectly: a new message that waits for it would never run."
-                )
-
-    def _needed(self) -> list[Member[Any]]:
-        """Return the new messages that stored messages wait for, directly or indirectly.
-
-        In an ordered lane, a message also waits for the messages before it.
-        """
-        needed = set(self._awaited)
-        lanes: set[tuple[str, str]] = set()
-        _, parents = self.parents()
-        for member, waits in zip(reversed(self._members), reversed(parents), strict=True):
-            lane = _lane(member)
-            if member.number in needed or (member.task.ordered and lane in lanes):
-                needed.update((member.number, *waits))
-                if member.task.ordered:
-                    lanes.add(lane)
-        return [self._members[number] for number in sorted(needed) if number >= 0]
-
-    def _check_order(
-        self, connection: Cursors, new: Iterable[Member[Any]], waiting: Collection[int]
-    ) -> None:
-        """Check that no new message is in an ordered lane behind a message that waits for it.
-
-        This is impossible in a flow that is stored at once. There a message waits for lower ids
-        only: its parents, and the messages before it in its lane. Only growth makes a message
-        wait for a higher id.
-
-        Raises:
-            InvalidFlow: a new message is behind a message that waits for it.
-        """
-        lanes = engine.in_order(connection, waiting) if waiting else {}
-        for member in new:
-            lane = _lane(member)
-            if member.task.ordered and lane in lanes:
-                raise InvalidFlow(
-                    f"{member.task.name} would be behind message {lanes[lane]}, which waits for "
-                    f"it, directly or indirectly, in the order of {lane[0]!r} and the key "
-                    f"{lane[1]!r}: neither could ever run. Give it another key, or don't have it "
-                    "awaited."
-                )
-
-    def _check_order_of_flows(self, connection: Cursors, waiting: Collection[int]) -> None:
-        """Check that no message of an awaited flow is in a lane behind a message that waits for it.
-
-        Raises:
-            InvalidFlow: a message is behind a message that waits for its flow.
-        """
-        if not (self._latches and waiting):
-            return
-        others = engine.awaited(connection, list(map(int, self._latches)))
-        if not (behind := engine.ordered_lanes(connection, others)):
-            return
-        lanes = engine.in_order(connection, waiting)
-        for (channel, key), id in behind.items():
-            if lanes.get((channel, key), id) < id:
-                raise InvalidFlow(
-                    f"Message {id} of a flow that {self} would wait for is behind message "
-                    f"{lanes[channel, key]}, which would wait for that flow, in the order of "
-                    f"{channel!r} and the key {key!r}: neither could ever run. Give one of them "
-                    "another key."
-                )
-
 
 def _each(task: Declaration[Any, Any], after: Any) -> list[Any]:
     if isinstance(after, Member | Draft):
@@ -673,139 +354,3 @@ def _each(task: Declaration[Any, Any], after: Any) -> list[Any]:
             "or a list of these."
         )
     return list(after)
-
-
-def _lane(member: Member[Any]) -> tuple[str, str]:
-    return member.task.queue_name, member.task.key_of(member.args, member.kwargs)
-
-
-def _check_keys(member: Member[Any]) -> None:
-    """Check that no key contains a result, which is not known yet.
-
-    Raises:
-        InvalidFlow: a key contains a result.
-    """
-    task = member.task
-    for key in (
-        task.key_of(member.args, member.kwargs),
-        task.dedupe_key_of(member.args, member.kwargs),
-    ):
-        if key and MEMBER in key:
-            raise InvalidFlow(
-                f"The key {key!r} of {task.name} is made of a message that it waits for, whose "
-                "result is not known yet. Make it of other arguments, or enqueue the message from "
-                "that one's task by `context.flow`."
-            )
-
-
-@contextmanager
-def _noticing() -> Iterator[list[Member[Any]]]:
-    """Collect the members among the arguments that are encoded in the block."""
-    found: list[Reference] = []
-    token = noticed.set(found)
-    try:
-        yield cast("list[Member[Any]]", found)
-    finally:
-        noticed.reset(token)
-
-
-def _is_taken(name: str, member: Member[Any], other: str) -> InvalidFlow:
-    return InvalidFlow(
-        f"name={name!r} of {member.task.name}: {other} has this name in the flow already."
-    )
-
-
-def waits_for_itself(message_id: int) -> InvalidFlow:
-    """Return the error for a run that would wait for its own flow."""
-    return InvalidFlow(
-        f"Message {message_id} is part of the flow, which goes on for as long as this run does: "
-        "waiting for it would never end. Add the next step to the flow instead: "
-        "context.flow.enqueue(…), or a message with after=…, or on_end=…"
-    )
-
-
-def own_task(task: Any) -> Declaration[Any, Any]:
-    """Return a task of pgqueue's; for a task of `django.tasks`, the task that stores its messages.
-
-    Raises:
-        InvalidFlow: the value is no task, or a task of another backend.
-    """
-    own = task if hasattr(task, "key_of") else getattr(task, "adopted", None)
-    if own is None:
-        raise InvalidFlow(f"{task!r} is no task of pgqueue's or of its django.tasks backend.")
-    return cast("Declaration[Any, Any]", own)
-
-
-class Growth(Draft):
-    """The messages that a task adds to the flow of its own message: `context.flow`.
-
-    They are stored together with the success of the run, or not at all.
-
-    Args:
-        flow_id: the id of the flow.
-        message_id: the id of the message that runs.
-
-    Attributes:
-        id: the flow's id, as text.
-    """
-
-    def __init__(self, database: str, *, flow_id: int, message_id: int) -> None:
-        super().__init__(database)
-        # The run may have begun a savepoint before it uses its flow.
-        self._outside = ANYWHERE
-        self.id = str(flow_id)
-        self._flow_id = flow_id
-        self._message_id = message_id
-
-    def __str__(self) -> str:
-        return f"the part of the flow that message {self._message_id} adds"
-
-    def enqueue(self, task: Any, *args: Any, awaited: bool = False, **kwargs: Any) -> Member[Any]:
-        """Add a message to the flow, as `Draft.enqueue` does.
-
-        Args:
-            awaited: the children of this run's own message wait for the new one, too. So it must
-                be stored: the run fails if it is a duplicate, or is dropped.
-        """
-        member = super().enqueue(task, *args, **kwargs)
-        if awaited:
-            self.have_awaited(member)
-        return member
-
-    def have_awaited(self, member: Member[Any]) -> None:
-        """Have the children of this run's own message wait for this new message, too."""
-        self._awaited.add(member.number)
-
-    def enqueue_many(
-        self,
-        task: Any,
-        calls: Iterable[Sequence[Any] | Mapping[str, Any]],
-        *,
-        awaited: bool = False,
-        after: After = (),
-        on_failure: str = "wait",
-    ) -> list[Member[Any]]:
-        """Add messages to the flow, as `Draft.enqueue_many` does."""
-        members = super().enqueue_many(task, calls, after=after, on_failure=on_failure)
-        if awaited:
-            self._awaited.update(each.number for each in members)
-        return members
-
-    def wait(self, timeout: Any = None) -> NoReturn:
-        """Refuse to wait: the flow goes on for as long as this run does.
-
-        Raises:
-            InvalidFlow: always.
-        """
-        raise waits_for_itself(self._message_id)
-
-    def grow(self, connection: Cursors) -> None:
-        """Store the new messages, in the transaction in which the run is settled.
-
-        Raises:
-            InvalidArguments, InvalidFlow, ChannelFull, DuplicateMessage: the run has failed.
-        """
-        self.forget_rolled_back()
-        if self._members:
-            with needing_tables(self.database):
-                self.extend(connection, self._flow_id, self._message_id)

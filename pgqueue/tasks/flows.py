@@ -23,7 +23,9 @@ from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitInTransaction,
 from pgqueue.states import WAITING, Outcome, State
 from pgqueue.tasks import waiting
 from pgqueue.tasks.current import running
-from pgqueue.tasks.flow_building import Draft, waits_for_itself
+from pgqueue.tasks.flow_building import Draft
+from pgqueue.tasks.flow_members import waits_for_itself
+from pgqueue.tasks.flow_storing import StoredDraft
 from pgqueue.values.number_checks import as_flag, as_timedelta
 
 LOOK_EVERY = 0.5
@@ -131,7 +133,7 @@ def _unknown(id: str | int) -> FlowDoesNotExist:
     )
 
 
-class Flow(Draft):
+class Flow(StoredDraft):
     """Messages of a flow, before or after they are stored. Made by `flow()` and `get_flow()`.
 
     Attributes:

@@ -20,7 +20,7 @@ from pgqueue.models import Bell, Blocked, Dependency, FailedMember, Message
 from pgqueue.models import Flow as FlowRow
 from pgqueue.states import State
 from pgqueue.tasks import latches
-from pgqueue.tasks.flow_building import Growth
+from pgqueue.tasks.flow_growth import Growth
 from pgqueue.testing import run_all
 from tests import flow_jobs as jobs
 from tests.engine.flow_graphs import Graph, succeed

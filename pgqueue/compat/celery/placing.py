@@ -22,7 +22,8 @@ from pgqueue.tasks.canvas import (
     members,
     results,
 )
-from pgqueue.tasks.flow_building import Draft, Member
+from pgqueue.tasks.flow_building import Draft
+from pgqueue.tasks.flow_members import Member
 from pgqueue.tasks.flows import Flow
 
 LINKS = ("link", "link_error")

@@ -13,7 +13,7 @@ from pgqueue.compat.celery.signatures import signature
 from pgqueue.engine import flows
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import InvalidTask
-from pgqueue.tasks.flow_building import Growth
+from pgqueue.tasks.flow_growth import Growth
 
 
 class NewFlow(Growth):

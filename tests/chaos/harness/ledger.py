@@ -135,7 +135,8 @@ def _found(connection: Connection) -> Iterator[Found]:
     # Those below 0 are an operator's, of whom no books are kept.
     rows = connection.execute(
         "WITH found AS ("
-        "    SELECT id, task, payload, outcome AS word, attempt, failures, lost FROM pgqueue_history "
+        "    SELECT id, task, payload, outcome AS word, attempt, failures, lost "
+        "    FROM pgqueue_history "
         "    UNION ALL "
         "    SELECT id, task, payload, state, attempt, failures, lost FROM pgqueue_message) "
         "SELECT id, number, word, attempt, failures, lost "

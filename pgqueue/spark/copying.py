@@ -54,7 +54,7 @@ def _blocks(pgconn: pq.abc.PGconn, copy_out: bytes) -> Iterator[list[Any]]:
 
     The thread waits inside libpq, so no other thread may use the connection.
     """
-    _checked(pgconn.exec_(copy_out), pq.ExecStatus.COPY_OUT)
+    _check(pgconn, pgconn.exec_(copy_out), pq.ExecStatus.COPY_OUT)
     has_ended = False
     try:
         # PostgreSQL sends each row in its own message, so a block ends with a whole row.
@@ -75,7 +75,7 @@ def _blocks(pgconn: pq.abc.PGconn, copy_out: bytes) -> Iterator[list[Any]]:
         while pgconn.get_result():
             pass
         if result is not None:  # for mypy
-            _checked(result, pq.ExecStatus.COMMAND_OK)
+            _check(pgconn, result, pq.ExecStatus.COMMAND_OK)
         if rows:
             yield rows
     finally:
@@ -89,9 +89,14 @@ def _place(row: Any) -> str:
     return first.split('"', 2)[1] if first.startswith('"') else first.partition(",")[0]
 
 
-def _checked(result: pq.abc.PGresult, wanted: pq.ExecStatus) -> None:
-    if result.status != wanted:
-        raise error_from_result(result)
+def _check(pgconn: pq.abc.PGconn, result: pq.abc.PGresult, wanted: pq.ExecStatus) -> None:
+    if result.status == wanted:
+        return
+    error = error_from_result(result)
+    # libpq's own errors have no SQLSTATE, so psycopg cannot tell that the connection is lost.
+    if pgconn.status == pq.ConnStatus.BAD and error.sqlstate is None:
+        raise psycopg.OperationalError(str(error)) from error
+    raise error
 
 
 def _give_up(pgconn: pq.abc.PGconn) -> None:

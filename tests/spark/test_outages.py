@@ -119,6 +119,18 @@ def test_another_error_is_raised_at_once() -> None:
     assert asked == [1]
 
 
+def test_a_connection_that_was_cut_before_the_copy_is_an_outage(
+    url: str, connection: Connection
+) -> None:
+    with psycopg.connect(url, autocommit=True) as cut:
+        connection.execute("SELECT pg_terminate_backend(%s, 5000)", [cut.info.backend_pid])
+
+        with pytest.raises(psycopg.OperationalError) as raised:
+            list(copying.read(cut, SQL("SELECT 1, 2"), []))
+
+    assert outages.is_away(raised.value)
+
+
 def test_what_was_begun_goes_on_behind_the_last_row() -> None:
     places = []
 

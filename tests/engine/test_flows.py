@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, time, timedelta
 from typing import Any
 
@@ -367,7 +367,7 @@ class TestTheRouter:
 
 class TestRetention:
     @pytest.fixture
-    def graph(self, connection: Connection) -> Graph:
+    def graph(self, connection: Connection) -> Iterator[Graph]:
         """A flow that goes on, a message of which ended a hundred days ago."""
         graph = Graph(connection, {"a": "", "b": "a"})
         graph.run("a")
@@ -383,7 +383,9 @@ class TestRetention:
             [datetime.combine(day, time(), tzinfo=UTC)],
         )
         Flow.objects.update(created_at=datetime.combine(day, time(), tzinfo=UTC))
-        return graph
+        yield graph
+        # Other tests drop all days that are over.
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
 
     def test_keeps_what_a_flow_that_goes_on_may_need(
         self, connection: Connection, graph: Graph

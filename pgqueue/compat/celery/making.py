@@ -85,7 +85,7 @@ def made(task: Any) -> CeleryTask:
 def check(task: Any) -> None:
     for option, instead in REFUSED.items():
         given = inspect.getattr_static(task, option, None)
-        if given and given is not inspect.getattr_static(task.plain, option, None):
+        if given and given is not inspect.getattr_static(task._plain, option, None):
             raise Unsupported(f"{option} of {task.name}: {instead}.")
     options_of(task, {"serializer": task.serializer})
     rate_of(task.rate_limit)

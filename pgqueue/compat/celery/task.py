@@ -305,7 +305,7 @@ class Task:
         return request_of(self)
 
     @property
-    def plain(self) -> type[Task]:
+    def _plain(self) -> type[Task]:
         """The unchanged base class, for comparing attributes."""
         return Task
 

@@ -19,6 +19,8 @@ from functools import cached_property, lru_cache
 from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
+from pgqueue.values.error_words import text_of
+
 MASK = "[redacted]"
 """It is shown in place of a value."""
 FIELDS = (
@@ -304,7 +306,7 @@ class Hidden:
 
     def said(self, error: BaseException) -> str:
         """Return the text of an error without the values."""
-        return self.shown(_said(error))
+        return self.shown(text_of(lambda: str(error)))
 
     def shown(self, text: str) -> str:
         """Return the beginning of a text without the values: of errors no more is kept."""
@@ -438,10 +440,3 @@ class Redaction:
             name: RedactionRules.of(self.fields, *trees) for name, trees in self.tasks.items()
         }
         return {**by_task, "": RedactionRules.of(self.fields)}
-
-
-def _said(error: BaseException) -> str:
-    try:
-        return str(error)
-    except BaseException as second:
-        return f"(its text can't be had: {type(second).__name__})"

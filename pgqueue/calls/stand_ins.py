@@ -8,6 +8,7 @@ from types import FrameType, FunctionType, TracebackType
 from typing import Any
 
 from pgqueue.redaction import MASK, Hidden, Redactor
+from pgqueue.values.error_words import text_of
 
 
 def stand_in(error: BaseException, hidden: Hidden) -> BaseException:
@@ -82,10 +83,7 @@ class _Local:
         self._value, self._hidden = value, hidden
 
     def __repr__(self) -> str:
-        try:
-            return self._hidden(repr(self._value))
-        except BaseException as error:
-            return f"(its text can't be had: {type(error).__name__})"
+        return text_of(lambda: self._hidden(repr(self._value)))
 
 
 def _stand_in_frame(frame: FrameType, variables: dict[str, Any]) -> FrameType:

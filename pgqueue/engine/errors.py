@@ -12,6 +12,7 @@ from psycopg.errors import DeadlockDetected, SerializationFailure
 from pgqueue.conf import settings
 from pgqueue.values import tracebacks
 from pgqueue.values.causes import is_caused_by
+from pgqueue.values.error_words import text_of
 
 TRACEBACK_LIMIT = 16 * 1024
 RERUNS = 10
@@ -93,10 +94,7 @@ def _entry(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(form: Callable[[], str]) -> str:
     """Return the text that a function of the user forms, without unstorable characters."""
-    try:
-        return _storable(form())
-    except BaseException as second:
-        return f"(its text can't be had: {type(second).__name__})"
+    return text_of(lambda: _storable(form()))
 
 
 def _storable(text: str) -> str:

@@ -14,12 +14,12 @@ from psycopg.sql import Identifier
 from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
 from pgqueue.engine import received
-from pgqueue.engine.culprits import by_halves, in_words, may_be_own
+from pgqueue.engine.culprits import by_halves, in_words
 from pgqueue.exceptions import InvalidEvent, InvalidMessage, PayloadTooLarge
 from pgqueue.inbox.aggregates import AggregateMessage
 from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.operating import importers
-from pgqueue.operating.importers import ImportReport, Moving, SourceMissing, move_some, said
+from pgqueue.operating.importers import ImportReport, Moving, SourceMissing, move_some
 
 SQL = load(__name__)
 
@@ -148,9 +148,7 @@ def _take_message(
         *(InvalidEvent, InvalidMessage, PayloadTooLarge),
         *(TypeError, ValueError, DatabaseError),
     ) as error:
-        if isinstance(error, DatabaseError) and not may_be_own(error):
-            raise
-        report.left[f"{waiting.aggregate_type}.{waiting.message_type}: {said(error)}"] += 1
+        report.leave(f"{waiting.aggregate_type}.{waiting.message_type}", error)
         return False
     report.moved[message.topic] += 1
     return True

@@ -84,6 +84,16 @@ class ImportReport:
     left: Counter[str] = field(default_factory=Counter)
     remembered: int | None = None
 
+    def leave(self, name: str, error: Exception) -> None:
+        """Count an item that stays where it is, with the reason.
+
+        Raises:
+            DatabaseError: the error may not be the item's own: the database is away, for example.
+        """
+        if isinstance(error, DatabaseError) and not may_be_own(error):
+            raise error
+        self.left[f"{name}: {_said(error)}"] += 1
+
 
 def move(source: str, *, dry_run: bool = False) -> ImportReport:
     """Move the waiting jobs of another queue, 1 000 in a transaction; or its schedules.
@@ -159,7 +169,7 @@ def move_some(items: Sequence[T], moving: Moving[T], alias: str, report: ImportR
         report.left += part.left
 
 
-def said(error: Exception) -> str:
+def _said(error: Exception) -> str:
     """Return the text of an error, without the values of the row that it names."""
     return in_words(error) if isinstance(error, DatabaseError) else str(error)
 
@@ -182,9 +192,7 @@ def _take(job: Pending, alias: str, report: ImportReport) -> bool:
                 **options,
             ).enqueue(*json.loads(job.args), **json.loads(job.kwargs))
     except Exception as error:  # the import of its module may raise any error
-        if isinstance(error, DatabaseError) and not may_be_own(error):
-            raise
-        report.left[f"{job.task}: {said(error)}"] += 1
+        report.leave(job.task, error)
         return False
     report.moved[job.task] += 1
     return True
@@ -227,9 +235,7 @@ def _take_over(periodic: Periodic, alias: str, report: ImportReport) -> bool:
         with transaction.atomic(using=alias):
             row.save(using=alias, force_insert=True)
     except Exception as error:  # the import of its module may raise any error
-        if isinstance(error, DatabaseError) and not may_be_own(error):
-            raise
-        report.left[f"{periodic.name}: {said(error)}"] += 1
+        report.leave(periodic.name, error)
         return False
     report.moved[periodic.name] += 1
     return True

@@ -62,3 +62,11 @@ def checked_option(
         return check(value)
     except caught as error:
         raise raised(f"{name}={shown(value)}: {error}") from error
+
+
+def text_of(form: Callable[[], str]) -> str:
+    """Return the text that a function forms; a note in its place, if the function raises."""
+    try:
+        return form()
+    except BaseException as error:
+        return f"(its text can't be had: {type(error).__name__})"

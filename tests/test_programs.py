@@ -24,7 +24,8 @@ def test_it_runs_too():
 
 
 def run(pytester: pytest.Pytester) -> pytest.RunResult:
-    """Run two tests that need a program."""
+    """Run two tests that need a program, with no settings of a directory further up."""
+    pytester.makeini("[pytest]\n")
     pytester.makeconftest("from tests.conftest import pytest_terminal_summary\n")
     pytester.makepyfile(ASKS)
     return pytester.runpytest_inprocess("-p", "no:django", "-p", "no:xdist")

@@ -1,7 +1,7 @@
 """Operations for migrations: have what happens to a table published.
 
 class Migration(migrations.Migration):
-    dependencies = [("shop", "0007_order"), ("pgqueue", "0007_tracking")]
+    dependencies = [("shop", "0007_order"), ("pgqueue", "0005_tracking")]
     operations = [TrackTable("shop.Order")]
 """
 
@@ -29,7 +29,7 @@ from pgqueue.values.number_checks import as_flag
 
 __all__ = ["IndexTrail", "TrackTable", "UntrackTable"]
 
-NEEDED = ("pgqueue", "0007_tracking")
+NEEDED = ("pgqueue", "0005_tracking")
 """The migration that makes what the triggers call."""
 NAME_BYTES = 63
 CONDITION_BYTES = 100_000

@@ -5,7 +5,7 @@
 -- A function, so that plain SQL can store messages in the same way. Its plans are kept, while Django's
 -- connections plan each statement again.
 SELECT id, state, due_at, created_at, is_told, came_of
-FROM pgqueue_enqueue_v2(
+FROM pgqueue_enqueue_v1(
     %(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, %(body)s, %(metadata)s::jsonb, %(options)s::jsonb,
     %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s, %(expires_at)s, %(expires_after)s,
     %(held_for)s, %(ordered)s, %(dedupe_key)s, %(dedupe_for)s, %(replaces)s, %(parent_id)s, %(id)s,
@@ -28,7 +28,7 @@ FROM (
         WITH ORDINALITY AS given (payload, body, key, dedupe_key, id, number)
     ORDER BY dedupe_key COLLATE "C", number
     OFFSET 0) each
-CROSS JOIN LATERAL pgqueue_enqueue_v2(
+CROSS JOIN LATERAL pgqueue_enqueue_v1(
     %(channel)s, each.key, %(task)s, each.payload::jsonb, each.body, %(metadata)s::jsonb, %(options)s::jsonb,
     %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s, %(expires_at)s, %(expires_after)s,
     %(held_for)s, %(ordered)s, each.dedupe_key, %(dedupe_for)s, %(replaces)s, %(parent_id)s, each.id,

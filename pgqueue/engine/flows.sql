@@ -1,5 +1,5 @@
 -- name: begin
-SELECT pgqueue_begin_flow_v2(%(id)s, %(name)s, %(handler_id)s, %(names)s::jsonb)
+SELECT pgqueue_begin_flow_v1(%(id)s, %(name)s, %(handler_id)s, %(names)s::jsonb)
 
 -- name: add_names
 -- Add the names of messages that are added later. It waits for another transaction that adds names to the flow.

@@ -83,7 +83,7 @@ WITH rows AS MATERIALIZED (
     FROM (SELECT * FROM rows
           ORDER BY dedupe_key COLLATE "C", array_position(%(attempts)s::bigint[], attempt), number
           OFFSET 0) each
-    CROSS JOIN LATERAL pgqueue_enqueue_v2(
+    CROSS JOIN LATERAL pgqueue_enqueue_v1(
         each.channel, each.key, each.task, each.payload, each.body, each.metadata, NULL, each.priority,
         each.max_attempts, each.run_at, NULL, each.expires_at, NULL, NULL, each.ordered, each.dedupe_key, NULL,
         false, NULL, each.reserved, NULL, false) v

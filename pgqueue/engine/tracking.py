@@ -12,7 +12,6 @@ from psycopg.sql import Composable, Identifier, Literal
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Cursors
-from pgqueue.exceptions import InvalidTracking
 
 SQL = load(__name__)
 
@@ -97,7 +96,6 @@ class TrackedTable(NamedTuple):
         triggers: the names of pgqueue's triggers on the table.
         function: the function that these triggers call.
         comment: the definition that is stored as the comment on the function.
-        function_path: the search_path of the function, in SQL.
     """
 
     oid: int
@@ -111,7 +109,6 @@ class TrackedTable(NamedTuple):
     triggers: list[str]
     function: str | None
     comment: str | None
-    function_path: str | None
 
     def numbers_of(self, columns: Sequence[str]) -> list[int]:
         """Return the numbers of some columns, without columns that the table lacks."""
@@ -137,33 +134,6 @@ def find(connection: Cursors, table: str) -> TrackedTable | None:
         cursor.execute(SQL["table"], {"table": table})
         row = cursor.fetchone()
         return TrackedTable(*row) if row else None
-
-
-def tracked(connection: Cursors) -> list[TrackedTable]:
-    """Return the tables that are tracked now."""
-    with connection.cursor() as cursor:
-        cursor.execute(SQL["tracked"])
-        names = [name for (name,) in cursor.fetchall()]
-    return [table for name in names if (table := find(connection, name)) and table.comment]
-
-
-def renew(table: TrackedTable) -> Iterator[Composable]:
-    """Return the statements that replace the function of a tracked table, by its definition.
-
-    Raises:
-        InvalidTracking: an excluded column is missing, and its present name is unknown.
-    """
-    definition = _definition(json.loads(table.comment or ""))
-    missing = [name for name in definition.exclude if name not in table.columns]
-    if missing:
-        raise InvalidTracking(
-            f"{table.schema}.{table.name} is tracked without its column {missing[0]!r}, which it "
-            "no longer has. If it was renamed, its new name is published: track the table "
-            "again by a migration, TrackTable(…, exclude=[…]), with the columns that it has now."
-        )
-    yield _function_of(
-        table, definition, Text(table.function or ""), Text(table.function_path or "")
-    )
 
 
 def check(table: TrackedTable, definition: Definition) -> Composable:

@@ -17,18 +17,9 @@ SELECT c.oid::integer, c.relkind::text, n.nspname::text, c.relname::text, pgqueu
        (SELECT tgfoid::regprocedure::text FROM pg_trigger
         WHERE tgrelid = c.oid AND starts_with(tgname, 'pgqueue_track_') AND NOT tgisinternal LIMIT 1),
        (SELECT obj_description(tgfoid, 'pg_proc') FROM pg_trigger
-        WHERE tgrelid = c.oid AND starts_with(tgname, 'pgqueue_track_') AND NOT tgisinternal LIMIT 1),
-       (SELECT substr(setting, 13) FROM pg_trigger g JOIN pg_proc p ON p.oid = g.tgfoid CROSS JOIN unnest(p.proconfig) setting
-        WHERE g.tgrelid = c.oid AND starts_with(g.tgname, 'pgqueue_track_') AND NOT g.tgisinternal
-          AND starts_with(setting, 'search_path=') LIMIT 1)
+        WHERE tgrelid = c.oid AND starts_with(tgname, 'pgqueue_track_') AND NOT tgisinternal LIMIT 1)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%(table)s)
-
--- name: tracked
-SELECT DISTINCT tgrelid::regclass::text
-FROM pg_trigger
-WHERE starts_with(tgname, 'pgqueue_track_') AND NOT tgisinternal AND tgparentid = 0
-ORDER BY 1
 
 -- name: is_ready
 SELECT to_regproc('pgqueue_row_key_v1') IS NOT NULL

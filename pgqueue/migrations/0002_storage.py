@@ -8,9 +8,9 @@ from pgqueue.migrations.sql import RunSQLFile
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("pgqueue", "0001_initial"),
+        ('pgqueue', '0001_initial'),
     ]
 
     operations = [
-        RunSQLFile("0002_storage"),
+        RunSQLFile('0002_storage'),
     ]

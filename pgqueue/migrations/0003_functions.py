@@ -1,4 +1,4 @@
-"""Functions and triggers: notifications, policies, and how a message is enqueued."""
+"""Functions and triggers: notifications, lanes, how messages are enqueued and ended."""
 
 from django.db import migrations
 
@@ -8,11 +8,14 @@ from pgqueue.migrations.sql import RunSQLFile
 class Migration(migrations.Migration):
 
     dependencies = [
-        ("pgqueue", "0002_storage"),
+        ('pgqueue', '0002_storage'),
     ]
 
     operations = [
-        RunSQLFile("0003_notifications"),
-        RunSQLFile("0003_policies"),
-        RunSQLFile("0003_enqueue"),
+        RunSQLFile('0003_arguments'),
+        RunSQLFile('0003_notifications'),
+        RunSQLFile('0003_lanes'),
+        RunSQLFile('0003_enqueue'),
+        RunSQLFile('0003_flows'),
+        RunSQLFile('0003_ends'),
     ]

@@ -195,8 +195,8 @@ class Message(models.Model):
                 condition=Q(state=State.SCHEDULED),
                 name="pgqueue_message_due",
             ),
-            # No lease_until in it: a heartbeat must not touch an index. Migration 0008 lets its
-            # entries be as many as there are: to deduplicate them made each claim dearer.
+            # No lease_until in it: a heartbeat must not touch an index. The migration 0002_storage
+            # turns its deduplication off: to deduplicate entries made each claim dearer.
             models.Index(
                 fields=["channel", "key"],
                 condition=Q(state=State.RUNNING),

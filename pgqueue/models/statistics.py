@@ -20,13 +20,12 @@ class Counted(models.Model):
     deferred = models.BigIntegerField()
     discarded = models.BigIntegerField()
     cancelled = models.BigIntegerField()
+    lost = models.BigIntegerField(db_default=0, help_text="Runs whose worker died.")
+    released = models.BigIntegerField(db_default=0, help_text="Runs that were handed back.")
     waited = models.FloatField(help_text="Seconds from when messages were due to their starts.")
     ran = models.FloatField(help_text="Seconds of all runs together.")
     waits = BucketsField(help_text="How many waited for up to 1 ms, 2 ms, 4 ms, …; the rest.")
     runs = BucketsField(help_text="How many ran for up to 1 ms, 2 ms, 4 ms, …; the rest.")
-    # Workers of an older version don't name these.
-    lost = models.BigIntegerField(db_default=0, help_text="Runs whose worker died.")
-    released = models.BigIntegerField(db_default=0, help_text="Runs that were handed back.")
 
     class Meta:
         abstract = True

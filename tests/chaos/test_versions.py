@@ -6,22 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
-from io import BytesIO
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
-from tests import programs
 from tests.chaos.harness.processes import Process
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
-from tests.processes import ROOT
+from tests.upgrade import first
 
 pytestmark = pytest.mark.chaos
 
-BEFORE = "2a5e72d"
-"""The first commit that has the squashed migrations: no database has tables of an older one."""
 OURS = Path(__file__).parent
 SETTLED_BY = """
 SELECT count(*) FROM pgqueue_history
@@ -31,14 +26,10 @@ WHERE claimed_at > %s AND worker_id IN (SELECT id FROM pgqueue_worker WHERE pid 
 
 @pytest.fixture
 def before(tmp_path: Path) -> Path:
-    """A checkout of the version before, with this suite's tasks."""
+    """A checkout of the first version, with this suite's tasks."""
     root = tmp_path / "before"
     root.mkdir()
-    git = programs.find("git", package="git")
-    archive = [git, "archive", "--format=zip", BEFORE]
-    zipped = subprocess.run(archive, cwd=ROOT, check=True, capture_output=True).stdout
-    with ZipFile(BytesIO(zipped)) as files:
-        files.extractall(root)
+    first.check_out(root)
     which = [sys.executable, "-c", "import pgqueue; print(pgqueue.__file__)"]
     assert str(root).encode() in subprocess.run(which, cwd=root, capture_output=True).stdout
     for name in ("__init__.py", "tasks.py", "producer.py"):

@@ -106,8 +106,7 @@ RULES: dict[str, Rule] = {
     },
     "cursor_times": times("begun_at lease_until retry_at updated_at"),
     "dedupe_times": times("expires_at"),
-    "duty_times": times("due_at ran_at"),
-    "duty_upto": times("failing_since upto"),
+    "duty_times": times("due_at failing_since ran_at upto"),
     "event_json": objects("metadata"),
     "event_numbers": each("position", ["-1", str(MOST + 1)]),
     "event_times": times("created_at"),
@@ -116,11 +115,11 @@ RULES: dict[str, Rule] = {
     "event_inbox_numbers": between("id", 1),
     "event_inbox_times": times("created_at"),
     "event_inbox_topic": each("topic", [""], ["a"]),
+    "export_names": texts("database", 100),
     "export_numbers": {
         **between("batch event_batch", -1, MOST),
         **between("event_position message_id txid", 0, MOST),
     },
-    "export_database": texts("database", 100),
     "export_times": times("exported_at"),
     "flow_json": objects("names"),
     "flow_numbers": between("id", 1, MOST),
@@ -142,11 +141,6 @@ RULES: dict[str, Rule] = {
     "lane_times": times("tat turn_at wake_at"),
     "log_floor_numbers": between("position", 0, MOST),
     "message_json": {**objects("metadata"), **lists("errors")},
-    "message_lengths": each(
-        "lease_for",
-        ["-36525 days -1 microsecond", "36525 days 1 microsecond"],
-        ["-36525 days", "36525 days"],
-    ),
     "message_names": {
         **texts("channel", 200, least=1),
         **texts("dedupe_key key task", 1000),
@@ -154,6 +148,11 @@ RULES: dict[str, Rule] = {
     "message_numbers": {
         **between("id", 1, MOST),
         **between("attempt failures lost max_attempts", 0),
+        **each(
+            "lease_for",
+            ["-36525 days -1 microsecond", "36525 days 1 microsecond"],
+            ["-36525 days", "36525 days"],
+        ),
     },
     "message_priority": between("priority", -100, 100),
     "message_state": one_of("state", "held", "scheduled", "ready", "running", "dead"),

@@ -483,7 +483,7 @@ class TestAProducer:
             "producer",
             reserved % next_id,
             reserved % old,
-            f"SELECT pgqueue_begin_flow_v1({next_id}, 'f', NULL)",
+            f"SELECT pgqueue_begin_flow_v1({next_id}, 'f', NULL, '{{}}')",
             f"SELECT pgqueue_produce_waits_v1(1, '{{{next_id}}}', '{{run}}', '{{1}}', '{{1}}')",
         )
 

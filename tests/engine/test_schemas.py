@@ -11,7 +11,17 @@ from django.db.migrations.executor import MigrationExecutor
 
 from pgqueue.engine import cancel, claim, duty, lookup, partitions, promote, settle
 from pgqueue.models import History, Message
-from tests.factories import Connection, Listening, done, enqueue, make_due, register, run, schedule
+from tests.factories import (
+    Connection,
+    Listening,
+    done,
+    enqueue,
+    make_due,
+    one,
+    register,
+    run,
+    schedule,
+)
 from tests.factories import claim as take
 
 MINUTE = timedelta(minutes=1)
@@ -162,7 +172,11 @@ def test_a_migration_back_leaves_nothing(connection: Connection, north: Connecti
 
     migrate("north", back=True)
     left = tables(connection, "north")
+    functions = one(
+        connection, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'north'::regnamespace"
+    )
     migrate("north")
 
     assert {name for name in left if name.startswith("pgqueue")} == set()
+    assert functions == (0,)
     assert "pgqueue_message" in tables(connection, "north")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
 
 import psycopg
 import pytest
@@ -27,14 +26,13 @@ from pgqueue.values.readable import (
 from tests.claims import GovernedClaims
 from tests.factories import OVER, Connection, claim, done, enqueue, insert, limit, register
 from tests.management.calling import call
-from tests.unmigrated import empty_database, migrate
 
 UNREADABLE = ["infinity", "-infinity", "0044-03-15 12:00+00 BC", "10000-01-01 00:00+00"]
 
 
 @pytest.fixture
 def unchecked(connection: Connection) -> Iterator[None]:
-    """A table of messages as it was before it had the constraints."""
+    """A table of messages without its constraints."""
     row = connection.execute(
         """SELECT string_agg(format('ADD CONSTRAINT %I %s', conname, definition), ', '),
                   string_agg(format('DROP CONSTRAINT %I', conname), ', ')
@@ -341,38 +339,6 @@ def test_each_setting_that_statements_rely_on_is_the_sessions_own(connection: Co
         connection.execute(f"ALTER DATABASE {name} RESET ALL")
 
     assert shown == {**SETTINGS, "DateStyle": "ISO, DMY"}
-
-
-def test_rows_from_before_are_repaired_by_the_migration(django_db_setup: None) -> None:
-    with empty_database():
-        migrate("0017_members")
-        with connections["default"].cursor() as cursor:
-            cursor.execute("SELECT pgqueue_enqueue('a.b', expires_at => 'infinity')")
-            cursor.execute("SELECT pgqueue_enqueue('a.b', run_at => '-infinity', channel => 'bad')")
-            cursor.execute("INSERT INTO pgqueue_waiter (message_id, until) VALUES (1, 'infinity')")
-            cursor.execute(
-                "INSERT INTO pgqueue_worker (id, host, pid, started_at, last_seen) "
-                "VALUES (%s, 'h', 1, now(), '-infinity')",
-                [uuid4()],
-            )
-
-        migrate()
-
-        with connections["default"].cursor() as cursor:
-            cursor.execute(
-                "SELECT channel, state, expires_at, errors -> 0 ->> 'message' "
-                "FROM pgqueue_message ORDER BY id"
-            )
-            (good, bad) = cursor.fetchall()
-            cursor.execute("SELECT count(*) FROM pg_constraint WHERE conname ~ '^pgqueue' "
-                           "AND contype = 'c' AND NOT convalidated AND conrelid IN ("
-                           "'pgqueue_message'::regclass, 'pgqueue_worker'::regclass)")  # fmt: skip
-            [not_valid] = cursor.fetchone()
-
-    assert good == ("default", "ready", None, None)
-    assert bad[:2] == ("bad", "dead")
-    assert bad[3].startswith("unreadable: run_at was -infinity")
-    assert not_valid == 0
 
 
 def test_a_dead_letter_whose_error_has_no_time_does_not_stop_retention(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import json
 import re
 import threading
@@ -124,23 +123,6 @@ def body() -> tuple[str, str]:
 def restore() -> None:
     """Have a function belong to a table of another number, as after a dump and a restore."""
     execute(re.sub(r"TG_RELID = \d+", "TG_RELID = 1", body()[1]))
-
-
-def as_before_numbers() -> None:
-    """Have a function know its columns by their names alone, as older code has made it."""
-    text = re.sub(r"TG_RELID = \d+", "false", body()[1])
-    execute(
-        text.replace(
-            "EXISTS (\n    SELECT FROM unnest", "false AND EXISTS (\n    SELECT FROM unnest"
-        )
-    )
-
-
-def renew() -> None:
-    """Do what the migration does."""
-    migration = importlib.import_module("pgqueue.migrations.0024_tracked_columns")
-    with django.schema_editor() as editor:
-        migration.renew(apps, editor)
 
 
 class TestAModel:
@@ -501,34 +483,6 @@ class TestATable:
         execute(INSERT)
 
         assert [event.payload["new"].keys() for event in read()] == [{"id", "name"}] * 3
-
-    def test_that_is_tracked_by_older_code_is_tracked_anew_by_the_migration(
-        self, track: Track
-    ) -> None:
-        execute(
-            "CREATE FUNCTION legacy.is_odd(n numeric) RETURNS bool LANGUAGE sql RETURN n % 2 = 1"
-        )
-        execute("SET search_path = legacy, public")
-        track(table=THINGS, exclude=["secret"], only_if="is_odd(new.size)")
-        execute("RESET search_path")
-        as_before_numbers()
-
-        renew()
-        execute('ALTER TABLE legacy."Things" RENAME secret TO hidden')
-        execute(INSERT)
-
-        assert [(event.key, event.payload["new"].keys()) for event in read()] == [
-            (key, {"id", "name", "size"}) for key in ("1", "3")
-        ]
-
-    def test_whose_excluded_column_is_gone_before_the_migration_is_named_by_it(
-        self, track: Track
-    ) -> None:
-        track(table=THINGS, exclude=["secret"])
-        execute('ALTER TABLE legacy."Things" RENAME secret TO hidden')
-
-        with pytest.raises(InvalidTracking, match=r"legacy\.Things .*'secret'.*TrackTable"):
-            renew()
 
     def test_publishes_rows_on_a_condition(self, track: Track) -> None:
         track(table=THINGS, only_if="new.size % 2 = 1 AND old.size IS DISTINCT FROM 5 -- odd")

@@ -14,7 +14,8 @@ django.setup()
 
 from django.core.management import call_command  # noqa: E402
 
-from pgqueue import Channel, send  # noqa: E402
+from pgqueue import Channel, flow, publish, send  # noqa: E402
+from pgqueue.events import subscriptions  # noqa: E402
 from pgqueue.models import History, Message, Schedule  # noqa: E402
 from tests.eventually import eventually  # noqa: E402
 from tests.upgrade.tasks import add, die, fail, fail_once, typed  # noqa: E402
@@ -36,6 +37,7 @@ def configure() -> None:
     mail.configure(retention=YEARS, dead_retention=YEARS)
     mail.policy(max_running=2, rate=100, each_key=True)
     Schedule.objects.create(name="daily", task=add.name, cron="@daily", args=[1, 1], paused=True)
+    subscriptions.create("orders", topics="order.*", where={"total__gte": 10}, channel="orders")
 
 
 def end_some() -> None:
@@ -66,6 +68,10 @@ def leave_others() -> None:
     add.hold(for_=YEARS).enqueue(17, 18)
     typed.using(metadata={"trace": "abc"}).enqueue(date(2026, 1, 2), Decimal("9.90"), {1, 2}, b"x")
     send("raw", {"to": "ada"}, body=b"\x00\x01", key="k")
+    with flow("sum") as f:
+        f.enqueue(add, f.enqueue(add, 50, 50), 5)
+    publish("order.paid", {"total": 5}, key="ada")
+    publish("order.paid", {"total": 50}, key="ada")
 
 
 fill()

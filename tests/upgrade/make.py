@@ -12,14 +12,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from io import BytesIO
 from pathlib import Path
-from zipfile import ZipFile
 
-FIRST = "2a5e72d"
-"""The first commit that has the migrations as they are to be released."""
+from tests.upgrade import first
+
 OURS = Path(__file__).parent
-ROOT = OURS.parents[1]
 DUMP = OURS / "schema.sql"
 NOISE = re.compile(r"^(--.*|\\.*|)\n", re.M)
 
@@ -38,11 +35,8 @@ def main() -> None:
 
 def fill(folder: Path) -> None:
     """Run `fill.py` in a checkout of the first version."""
-    archive = ["git", "archive", "--format=zip", FIRST]
-    zipped = subprocess.run(archive, cwd=ROOT, check=True, capture_output=True).stdout
-    with ZipFile(BytesIO(zipped)) as files:
-        files.extractall(folder)
-    shutil.copytree(OURS, folder / "tests" / "upgrade")
+    first.check_out(folder)
+    shutil.copytree(OURS, folder / "tests" / "upgrade", dirs_exist_ok=True)
     environment = {
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "tests.upgrade.settings",

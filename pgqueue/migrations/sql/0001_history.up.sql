@@ -25,6 +25,7 @@ CREATE TABLE pgqueue_history (
     started_at timestamptz,
     cancel_requested_at timestamptz,
     parent_id bigint,
+    flow_id bigint,
     created_at timestamptz NOT NULL,
     outcome text NOT NULL,
     result jsonb,
@@ -32,12 +33,32 @@ CREATE TABLE pgqueue_history (
     -- The transaction that settled it: readers follow commits by it.
     txid bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint,
     CONSTRAINT pgqueue_history_outcome
-        CHECK (outcome IN ('succeeded', 'cancelled', 'discarded', 'expired'))
+        CHECK (outcome IN ('succeeded', 'cancelled', 'discarded', 'expired')),
+    -- As in 0001_bounds.
+    CONSTRAINT pgqueue_history_times
+        CHECK (run_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00'
+               AND expires_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00'
+               AND claimed_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00'
+               AND started_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00'
+               AND cancel_requested_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00'
+               AND created_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00'
+               AND finished_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00'),
+    CONSTRAINT pgqueue_history_numbers
+        CHECK (id BETWEEN 1 AND 4611686018427387904
+               AND attempt >= 0
+               AND failures >= 0
+               AND lost >= 0
+               AND max_attempts >= 0
+               AND txid BETWEEN 0 AND 4611686018427387904),
+    CONSTRAINT pgqueue_history_json
+        CHECK (jsonb_typeof(metadata) = 'object' AND jsonb_typeof(errors) = 'array')
 ) PARTITION BY RANGE (finished_at);
 
 CREATE INDEX pgqueue_history_id ON pgqueue_history (id);
 CREATE INDEX pgqueue_history_txid ON pgqueue_history (txid, id);
 CREATE INDEX pgqueue_history_finished_at ON pgqueue_history USING brin (finished_at);
+-- Only flows are found in history by this: other rows cost nothing.
+CREATE INDEX pgqueue_history_flow ON pgqueue_history (flow_id) WHERE flow_id IS NOT NULL;
 
 DO $$
 DECLARE

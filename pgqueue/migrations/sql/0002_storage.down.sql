@@ -1,3 +1,6 @@
+ALTER TABLE pgqueue_blocked RESET (
+    fillfactor, autovacuum_vacuum_scale_factor, autovacuum_vacuum_threshold, autovacuum_vacuum_cost_delay
+);
 ALTER TABLE pgqueue_message RESET (
     fillfactor,
     autovacuum_vacuum_scale_factor,

@@ -46,3 +46,11 @@ ALTER TABLE pgqueue_bell SET (
 );
 -- Every settle reads which messages are waited for.
 ALTER TABLE pgqueue_waiter SET (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
+
+-- What waits is written at each step and soon deleted, as a bell is.
+ALTER TABLE pgqueue_blocked SET (
+    fillfactor = 70,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);

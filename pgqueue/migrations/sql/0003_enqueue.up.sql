@@ -1,73 +1,24 @@
 -- Enqueueing, for Python and for plain SQL alike: triggers, psql and other languages call
 -- pgqueue_enqueue(), in their own transaction.
+--
+-- Each function that everybody calls asks first whether its caller may write by itself. If not, it calls a function that
+-- runs as the owner of the tables (0008_roles).
 
--- Ordered messages of a lane run in the order their transactions commit: before a producer takes an id,
--- it waits here until the producer before it has committed.
-CREATE FUNCTION pgqueue_keep_order_v1(channel text, key text) RETURNS void LANGUAGE plpgsql AS $$
-BEGIN
-    PERFORM pg_advisory_xact_lock(
-        hashtextextended('order' || chr(31) || $1 || chr(31) || $2, 'pgqueue_message'::regclass::oid::bigint));
-END $$;
+-- Return whether the caller may store messages by itself.
+CREATE FUNCTION pgqueue_stores_messages_v1() RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT has_column_privilege('pgqueue_message'::regclass, 'id', 'INSERT')
+$$;
 
--- Return how many more messages a channel (key NULL) or a key may have; NULL: any number. The lock lasts
--- until the producer commits, or two producers would both find room for one message. The count is a
--- later statement than the lock: an earlier one would not see what the holder before has stored.
-CREATE FUNCTION pgqueue_room_v1(channel text, key text) RETURNS integer
-LANGUAGE plpgsql SET enable_seqscan = off AS $$
-DECLARE
-    most integer;
-    live bigint;
-BEGIN
-    SELECT p.max_size INTO most
-    FROM (
-        SELECT c.* FROM pgqueue_policy c
-        WHERE c.channel = $1 AND c.scope = 'channel' AND c.key = '' AND $2 IS NULL
-        UNION ALL
-        SELECT e.* FROM pgqueue_policy e
-        WHERE e.channel = $1 AND e.scope = 'each' AND e.key = '' AND $2 <> ''
-        UNION ALL
-        SELECT k.* FROM pgqueue_policy k
-        WHERE k.channel = $1 AND k.scope = 'key' AND k.key = $2) p
-    ORDER BY p.scope = 'key' DESC
-    LIMIT 1;
-    IF most IS NULL THEN
-        RETURN NULL;
-    END IF;
-    PERFORM pg_advisory_xact_lock(
-        hashtextextended('size' || chr(31) || $1 || coalesce(chr(31) || $2, ''), 'pgqueue_message'::regclass::oid::bigint));
-    IF $2 IS NULL THEN
-        SELECT (SELECT count(*) FROM pgqueue_message m WHERE m.channel = $1 AND m.state = 'ready' AND NOT m.governed)
-             + (SELECT count(*) FROM pgqueue_message m WHERE m.channel = $1 AND m.state = 'ready' AND m.governed AND NOT m.ordered)
-             + (SELECT count(*) FROM pgqueue_message m
-                WHERE m.channel = $1 AND m.state IN ('held', 'scheduled', 'ready', 'running') AND m.ordered
-                  AND m.state = 'ready' AND m.governed)
-             + (SELECT count(*) FROM pgqueue_message m WHERE m.channel = $1 AND m.state = 'running')
-             + (SELECT count(*) FROM pgqueue_message m WHERE m.channel = $1 AND m.state IN ('held', 'scheduled'))
-        INTO live;
-    ELSE
-        SELECT (SELECT count(*) FROM pgqueue_message m
-                WHERE m.channel = $1 AND m.key = $2 AND m.state = 'ready' AND NOT m.governed)
-             + (SELECT count(*) FROM pgqueue_message m
-                WHERE m.channel = $1 AND m.key = $2 AND m.state = 'ready' AND m.governed AND NOT m.ordered)
-             + (SELECT count(*) FROM pgqueue_message m
-                WHERE m.channel = $1 AND m.key = $2 AND m.state IN ('held', 'scheduled', 'ready', 'running') AND m.ordered
-                  AND m.state = 'ready' AND m.governed)
-             + (SELECT count(*) FROM pgqueue_message m WHERE m.channel = $1 AND m.key = $2 AND m.state = 'running')
-             + (SELECT count(*) FROM pgqueue_message m
-                WHERE m.channel = $1 AND m.key = $2 AND m.state IN ('held', 'scheduled'))
-        INTO live;
-    END IF;
-    RETURN greatest(most - live, 0);
-END $$;
-
--- Store a message. came_of is 'stored', 'existing' (id is that of the message with the same dedupe_key),
--- 'replaced', 'full' or 'dropped' (no id). Without sequential scans: a session keeps its plans, and one
+-- Store a message, also one of a flow, which is held where it waits for others: to set that after the insert would need
+-- UPDATE on messages, which a producer must not have. came_of is 'stored', 'existing' (id is that of the message with the
+-- same dedupe_key), 'replaced', 'full' or 'dropped' (no id). Without sequential scans: a session keeps its plans, and one
 -- made while the queue was empty would read all of the table later.
 CREATE FUNCTION pgqueue_enqueue_v1(
     channel text, key text, task text, payload jsonb, body bytea, metadata jsonb, options jsonb,
     priority smallint, max_attempts integer, run_at timestamptz, run_after interval,
     expires_at timestamptz, expires_after interval, held_for interval, ordered boolean,
     dedupe_key text, dedupe_for interval, replaces boolean, parent_id bigint, reserved bigint,
+    flow_id bigint, waits boolean,
     OUT id bigint, OUT state text, OUT due_at timestamptz, OUT created_at timestamptz,
     OUT is_told boolean, OUT came_of text)
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
@@ -80,11 +31,19 @@ DECLARE
     is_full boolean := false;
     message pgqueue_message;
 BEGIN
+    IF NOT pgqueue_stores_messages_v1() THEN
+        SELECT p.id, p.state, p.due_at, p.created_at, p.is_told, p.came_of
+        INTO id, state, due_at, created_at, is_told, came_of
+        FROM pgqueue_produce_v1(
+            channel, key, task, payload, body, metadata, options, priority, max_attempts, run_at, run_after, expires_at,
+            expires_after, held_for, ordered, dedupe_key, dedupe_for, replaces, reserved, flow_id, waits) AS p;
+        RETURN;
+    END IF;
     created_at := statement_timestamp();
     due_at := coalesce(run_at, created_at + coalesce(run_after, '0'));
     expires_at := least(expires_at, created_at + expires_after);
     lease_until := created_at + held_for;
-    state := CASE WHEN held_for IS NOT NULL THEN 'held'
+    state := CASE WHEN held_for IS NOT NULL OR waits THEN 'held'
                   WHEN due_at > created_at THEN 'scheduled'
                   ELSE 'ready' END;
     came_of := 'stored';
@@ -133,9 +92,9 @@ BEGIN
     IF dedupe_key IS NULL THEN
         INSERT INTO pgqueue_message
             (id, channel, key, task, payload, body, metadata, options, priority, max_attempts, state,
-             run_at, created_at, expires_at, lease_until, ordered, governed, parent_id)
+             run_at, created_at, expires_at, lease_until, ordered, governed, parent_id, flow_id)
         VALUES (id, channel, key, task, payload, body, metadata, options, priority, max_attempts, state,
-                due_at, created_at, expires_at, lease_until, ordered, governed, parent_id);
+                due_at, created_at, expires_at, lease_until, ordered, governed, parent_id, flow_id);
     ELSE
         message.id := id;
         message.channel := channel;
@@ -155,6 +114,7 @@ BEGIN
         message.ordered := ordered;
         message.governed := governed;
         message.parent_id := parent_id;
+        message.flow_id := flow_id;
         message.dedupe_key := dedupe_key;
         SELECT u.id, u.came_of INTO id, came_of
         FROM pgqueue_store_once_v1(message, dedupe_for, replaces) AS u;
@@ -184,6 +144,7 @@ END $$;
 -- Store a message unless its dedupe_key is taken: by a live message, or by one that is remembered. It
 -- waits for a transaction that has stored the same key and is not committed. `DO UPDATE` locks the row
 -- that it finds: only where claims take the key away, so that it never finds a message that runs.
+-- A message of a flow is never replaced: others take what it returns, and it may wait for others.
 CREATE FUNCTION pgqueue_store_once_v1(
     given pgqueue_message, dedupe_for interval, replaces boolean, OUT id bigint, OUT came_of text)
 LANGUAGE plpgsql AS $$
@@ -211,10 +172,10 @@ BEGIN
         THEN
             INSERT INTO pgqueue_message AS m
                 (id, channel, key, task, payload, body, metadata, options, priority, max_attempts, state,
-                 run_at, created_at, expires_at, lease_until, ordered, governed, parent_id, dedupe_key, debounced)
+                 run_at, created_at, expires_at, lease_until, ordered, governed, parent_id, flow_id, dedupe_key, debounced)
             VALUES (given.id, given.channel, given.key, given.task, given.payload, given.body, given.metadata, given.options,
                     given.priority, given.max_attempts, given.state, given.run_at, given.created_at, given.expires_at,
-                    given.lease_until, given.ordered, given.governed, given.parent_id, given.dedupe_key, true)
+                    given.lease_until, given.ordered, given.governed, given.parent_id, given.flow_id, given.dedupe_key, true)
             ON CONFLICT (channel, dedupe_key)
                 WHERE dedupe_key IS NOT NULL AND state IN ('held', 'scheduled', 'ready', 'running')
             DO UPDATE SET
@@ -223,7 +184,7 @@ BEGIN
                 max_attempts = excluded.max_attempts, run_at = excluded.run_at, expires_at = excluded.expires_at,
                 state = excluded.state, lease_until = excluded.lease_until, debounced = true,
                 governed = m.ordered OR pgqueue_is_governed_v1(m.channel, m.key)
-            WHERE m.state IN ('held', 'scheduled', 'ready')
+            WHERE m.state IN ('held', 'scheduled', 'ready') AND m.flow_id IS NULL
             RETURNING m.id, m.id = given.id INTO id, is_new;
             IF FOUND THEN
                 came_of := CASE WHEN is_new THEN 'stored' ELSE 'replaced' END;
@@ -232,10 +193,10 @@ BEGIN
         ELSE
             INSERT INTO pgqueue_message
                 (id, channel, key, task, payload, body, metadata, options, priority, max_attempts, state,
-                 run_at, created_at, expires_at, lease_until, ordered, governed, parent_id, dedupe_key)
+                 run_at, created_at, expires_at, lease_until, ordered, governed, parent_id, flow_id, dedupe_key)
             VALUES (given.id, given.channel, given.key, given.task, given.payload, given.body, given.metadata, given.options,
                     given.priority, given.max_attempts, given.state, given.run_at, given.created_at, given.expires_at,
-                    given.lease_until, given.ordered, given.governed, given.parent_id, given.dedupe_key)
+                    given.lease_until, given.ordered, given.governed, given.parent_id, given.flow_id, given.dedupe_key)
             ON CONFLICT (channel, dedupe_key)
                 WHERE dedupe_key IS NOT NULL AND state IN ('held', 'scheduled', 'ready', 'running')
             DO NOTHING;
@@ -258,8 +219,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Enqueue from triggers, psql and other languages. It returns the id of the new message, or of the one
--- that has the same dedupe_key.
+-- Enqueue from triggers, psql and other languages. It returns the id of the new message, or of the one that has the same
+-- dedupe_key. What can't be stored is refused by the name of its argument, and `infinity` means that a message never expires.
 CREATE FUNCTION pgqueue_enqueue(
     task text,
     payload jsonb DEFAULT '{"args": [], "kwargs": {}}',
@@ -282,9 +243,29 @@ RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     stored record;
 BEGIN
+    IF channel = '' THEN
+        RAISE EXCEPTION 'channel must be a name.' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF priority NOT BETWEEN -100 AND 100 THEN
+        RAISE EXCEPTION 'priority must be from -100 to 100, and is %.', priority
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF max_attempts < 1 THEN
+        RAISE EXCEPTION 'max_attempts must be 1 or more, and is %.', max_attempts
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF jsonb_typeof(metadata) <> 'object' THEN
+        RAISE EXCEPTION 'metadata must be a JSON object, and is of the type %.', jsonb_typeof(metadata)
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     stored := pgqueue_enqueue_v1(
-        channel, key, task, payload, body, metadata, NULL, priority::smallint, max_attempts, run_at, run_after,
-        expires_at, expires_after, held_for, ordered, dedupe_key, dedupe_for, replaces, NULL, NULL);
+        pgqueue_as_name_v1('channel', channel, 200), pgqueue_as_name_v1('key', key, 1000),
+        pgqueue_as_name_v1('task', task, 1000), payload, body, metadata, NULL, priority::smallint, max_attempts,
+        pgqueue_as_instant_v1('run_at', run_at), pgqueue_as_duration_v1('run_after', run_after),
+        pgqueue_as_instant_v1('expires_at', nullif(expires_at, 'infinity')),
+        pgqueue_as_duration_v1('expires_after', expires_after), pgqueue_as_duration_v1('held_for', held_for),
+        ordered, pgqueue_as_name_v1('dedupe_key', dedupe_key, 1000),
+        pgqueue_as_duration_v1('dedupe_for', dedupe_for), replaces, NULL, NULL, NULL, false);
     IF stored.came_of = 'full' THEN
         RAISE EXCEPTION 'The channel % is full for key %.', quote_literal(channel), quote_literal(key)
             USING ERRCODE = 'program_limit_exceeded', HINT = 'A policy bounds its max_size.';
@@ -307,6 +288,10 @@ DECLARE
     is_told boolean;
     said text;
 BEGIN
+    IF NOT pgqueue_stores_messages_v1() THEN
+        RETURN pgqueue_produce_now_v1(
+            channel, key, task, payload, body, metadata, options, priority, max_attempts, expires_at, expires_after);
+    END IF;
     SELECT EXISTS (SELECT FROM pgqueue_policy p WHERE p.channel = channel)
                OR EXISTS (SELECT FROM pgqueue_channel c WHERE c.name = channel AND c.watched),
            -- As pgqueue_tell_v1 asks.
@@ -320,7 +305,7 @@ BEGIN
         INTO said
         FROM pgqueue_enqueue_v1(
             channel, key, task, payload, body, metadata, options, priority, max_attempts, NULL, NULL,
-            expires_at, expires_after, NULL, false, NULL, NULL, false, parent_id, NULL) AS e;
+            expires_at, expires_after, NULL, false, NULL, NULL, false, parent_id, NULL, NULL, false) AS e;
         RETURN said;
     END IF;
     INSERT INTO pgqueue_message
@@ -335,4 +320,33 @@ BEGIN
         PERFORM pg_notify(pgqueue_notifications_v1(), channel);
     END IF;
     RETURN said;
+END $$;
+
+-- Take ids for messages that are stored later, in the same transaction.
+CREATE FUNCTION pgqueue_reserve_v1(count integer) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT pgqueue_stores_messages_v1() THEN
+        RETURN pgqueue_produce_ids_v1('message', $1);
+    END IF;
+    RETURN ARRAY(SELECT nextval('pgqueue_message_id_seq') FROM generate_series(1, $1));
+END $$;
+
+-- Remember ids of messages from outside, and return the new ones. In one order, so that two transactions with several
+-- ids do not deadlock. It waits for a transaction that has stored one of them and is not committed.
+CREATE FUNCTION pgqueue_remember_v1(ids text[], lasting interval) RETURNS SETOF text LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    IF NOT has_table_privilege('pgqueue_dedupe'::regclass, 'INSERT') THEN
+        RETURN QUERY SELECT pgqueue_produce_remembered_v1($1, $2);
+        RETURN;
+    END IF;
+    RETURN QUERY
+    INSERT INTO pgqueue_dedupe AS d (channel, dedupe_key, message_id, expires_at)
+    SELECT '', id, 0, statement_timestamp() + $2
+    FROM (SELECT DISTINCT id COLLATE "C" AS id FROM unnest($1) AS given (id)) each
+    ORDER BY id
+    ON CONFLICT (channel, dedupe_key) DO UPDATE
+    SET expires_at = excluded.expires_at
+    WHERE d.expires_at <= clock_timestamp()
+    RETURNING dedupe_key;
 END $$;

@@ -31,6 +31,7 @@ BEGIN
     RETURN true;
 END $$;
 
+-- Return the name of the notification channel of this queue's workers. The names of its other channels begin with it.
 CREATE FUNCTION pgqueue_notifications_v1() RETURNS text LANGUAGE sql STABLE AS $$
     SELECT 'pgqueue_' || 'pgqueue_message'::regclass::oid
 $$;

@@ -15,16 +15,23 @@ from django.db.migrations import RunSQL
 
 
 class RunSQLFile(RunSQL):
-    """Run `<name>.up.sql`; reverse with `<name>.down.sql`."""
+    """Run `<name>.up.sql`; reverse with `<name>.down.sql`.
+
+    A file that only alters tables which its own migration makes needs no down file: its changes go
+    with the tables.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        folder = files(__package__)
+        down = folder / f"{name}.down.sql"
         super().__init__(
-            *(
-                (files(__package__) / f"{name}.{way}.sql").read_text("utf-8")
-                for way in ("up", "down")
-            )
+            (folder / f"{name}.up.sql").read_text("utf-8"),
+            down.read_text("utf-8") if down.is_file() else RunSQL.noop,
         )
+
+    def describe(self) -> str:
+        return f"Run the SQL file {self.name}"
 
     def deconstruct(self) -> tuple[str, list[str], dict[str, object]]:
         return type(self).__name__, [self.name], {}

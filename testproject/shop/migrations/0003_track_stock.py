@@ -6,7 +6,7 @@ from pgqueue.operations import TrackTable
 class Migration(migrations.Migration):
     dependencies = [
         ("shop", "0002_auditentry"),
-        ("pgqueue", "0007_tracking"),
+        ("pgqueue", "0005_tracking"),
     ]
 
     operations = [

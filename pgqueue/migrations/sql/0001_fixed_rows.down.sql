@@ -1,0 +1,2 @@
+DROP TABLE pgqueue_identity;
+DROP TABLE pgqueue_lock;

@@ -1,0 +1,1 @@
+DROP FUNCTION pgqueue_end_v1;

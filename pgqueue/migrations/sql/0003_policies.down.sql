@@ -1,5 +1,0 @@
-DROP TRIGGER pgqueue_channel_changed ON pgqueue_channel;
-DROP FUNCTION pgqueue_channel_changed_v1();
-DROP TRIGGER pgqueue_policy_changed ON pgqueue_policy;
-DROP FUNCTION pgqueue_policy_changed_v1();
-DROP FUNCTION pgqueue_is_governed_v1(text, text);

@@ -1,0 +1,14 @@
+DROP FUNCTION pgqueue_publish_behind_v1;
+DROP FUNCTION pgqueue_nested_v1;
+DROP FUNCTION pgqueue_nested_keys_v1;
+DROP FUNCTION pgqueue_is_own_v1;
+DROP FUNCTION pgqueue_note_nested_v1;
+DROP FUNCTION pgqueue_nested_since_v1;
+DROP FUNCTION pgqueue_rows_now_v1;
+DROP FUNCTION pgqueue_row_as_json_v1;
+DROP FUNCTION pgqueue_row_v1;
+DROP FUNCTION pgqueue_value_v1;
+DROP FUNCTION pgqueue_row_key_v1;
+DROP FUNCTION pgqueue_primary_key_v1;
+DROP FUNCTION pgqueue_acting_v1;
+DROP FUNCTION pgqueue_diff_v1;

@@ -1,0 +1,1 @@
+DROP FUNCTION pgqueue_trail_v1;

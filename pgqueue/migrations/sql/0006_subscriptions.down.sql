@@ -1,1 +1,0 @@
-ALTER TABLE pgqueue_subscription RESET (fillfactor, autovacuum_vacuum_threshold, autovacuum_vacuum_scale_factor);

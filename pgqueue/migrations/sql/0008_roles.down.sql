@@ -1,0 +1,12 @@
+DROP FUNCTION pgqueue_operate_end_v1;
+DROP FUNCTION pgqueue_produce_remembered_v1;
+DROP FUNCTION pgqueue_produce_waits_v1;
+DROP FUNCTION pgqueue_produce_flow_v1;
+DROP FUNCTION pgqueue_produce_event_v1;
+DROP FUNCTION pgqueue_produce_now_v1;
+DROP FUNCTION pgqueue_produce_v1;
+DROP FUNCTION pgqueue_check_reserved_v1;
+DROP FUNCTION pgqueue_produce_ids_v1;
+DROP FUNCTION pgqueue_produced_v1;
+DROP FUNCTION pgqueue_said_v1;
+DROP TABLE pgqueue_reserved;

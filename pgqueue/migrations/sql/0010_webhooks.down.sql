@@ -1,1 +1,0 @@
-ALTER TABLE pgqueue_webhook DROP CONSTRAINT pgqueue_webhook_subscription;

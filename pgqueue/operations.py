@@ -18,7 +18,7 @@ from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ProjectState
 from psycopg.sql import Composable
 
-from pgqueue.engine import tracking, trail
+from pgqueue.engine import log, tracking
 from pgqueue.engine.tracking import OWN, TABLES, Definition, TrackedTable
 from pgqueue.events.tables import parts_of, parts_of_model, quoted, topic_of
 from pgqueue.exceptions import InvalidEvent, InvalidTracking
@@ -155,7 +155,7 @@ class TrackTable(Operation):
         if not editor.collect_sql:
             try:
                 with transaction.atomic(using=editor.connection.alias):
-                    _run(editor, [tracking.check(table, definition)])
+                    _run(editor, [tracking.check_definition(table, definition)])
             except Error as error:
                 raise InvalidTracking(
                     f"only_if or serializer, for {self._named}: {error}"
@@ -186,7 +186,7 @@ class TrackTable(Operation):
         if not tracking.is_ready(editor.connection):
             _unready(editor, f"there is no event log yet: it depends on {NEEDED!r}")
             return None
-        table = tracking.find(editor.connection, quoted(parts))
+        table = tracking.find_table(editor.connection, quoted(parts))
         if table is None:
             _unready(editor, f"there is no table {quoted(parts)}")
             return None
@@ -254,7 +254,7 @@ class IndexTrail(RunSQL):
     """
 
     def __init__(self) -> None:
-        super().__init__(trail.SQL["index"], trail.SQL["drop_index"])
+        super().__init__(log.SQL["index_keys"], log.SQL["drop_index_of_keys"])
 
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
         """Return how it is written into a migration."""

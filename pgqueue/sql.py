@@ -41,7 +41,7 @@ def _modules(folder: Traversable, prefix: str = "") -> Iterator[str]:
             yield prefix + each.name.removesuffix(".sql")
 
 
-def find(name: str, known: Mapping[str, str]) -> dict[str, str]:
+def find_statements(name: str, known: Mapping[str, str]) -> dict[str, str]:
     """Return the statements of a name: one statement, a file's statements, or a room's.
 
     Args:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print a statement, or names; return the status to exit with."""
     known = statements()
     name = arguments[0] if arguments else ""
-    found = find(name, known) if name else known
+    found = find_statements(name, known) if name else known
     if not found:
         print(f"No statement is named {name!r}. {hint(name, known)}", file=sys.stderr)
         return 1

@@ -49,7 +49,7 @@ def slot_made() -> Iterator[str]:
         if replication.state(connection, name, "tests").wal_level != "logical":
             pytest.skip("the server's wal_level is not logical")
         _drop(connection, name)
-        slots.make(connection, name, "tests")
+        slots.make_feed(connection, name, "tests")
     try:
         yield name
     finally:

@@ -441,7 +441,7 @@ class TestWhatIsStoredInTheOpen:
         row = Schedule(name="nightly", task=jobs.keep.name, cron="@daily", args=[SECRET])
 
         with pytest.raises(InvalidSchedule, match="arguments are stored as they are"):
-            scheduling.check(row)
+            scheduling.check_schedule(row)
         with pytest.raises(InvalidSchedule, match="arguments are stored as they are"):
             scheduling._described(jobs.keep, Times("@daily", args=(SECRET,)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -196,7 +197,7 @@ class TestAThread:
         def leave() -> None:
             raise SystemExit("enough")
 
-        executor = Executor("threads", Buffer(1, on_low=lambda: None), {"task-1": leave})
+        executor = Executor("threads", 1, Buffer(1, Mock()), Mock(), {"task-1": leave})
         executor.start()
         assert executor.stopped(timedelta(seconds=5))
 

@@ -598,7 +598,7 @@ class TestGroups:
 
     def group(self, connection: Connection, name: str, *positions: int) -> None:
         with connection.transaction():
-            groups.make(connection, name, partitions=len(positions), position=0)
+            groups.make_group(connection, name, partitions=len(positions), position=0)
         for number, position in enumerate(positions):
             connection.execute(
                 'UPDATE pgqueue_cursor SET position = %s WHERE "group" = %s AND partition = %s',

@@ -1,4 +1,4 @@
-"""A class has a name of its own: `grep` and a traceback lead to one place."""
+"""A class has a name of its own, and a function's name says what: `grep` leads to one place."""
 
 import ast
 from collections import defaultdict
@@ -24,18 +24,39 @@ ALLOWED = {
 }
 """Class names that may stand in several modules, with the reason."""
 
+VAGUE = {"build", "check", "find", "get", "make"}
+"""Verbs that do not say what they build, check or find."""
+KEPT = {
+    "check": [
+        *("compat/celery/making.py", "engine/predicates.py", "tasks/redacting.py"),
+        # The two sources of a stream have the same functions.
+        *("spark/eventstream.py", "spark/streaming.py"),
+    ],
+    "find": ["compat/celery/declaring.py", "engine/lookup.py", "tasks/registry.py"],
+}
+"""Modules whose own name says what. No further module has such a function."""
+
 
 @cache
-def repeated() -> dict[str, list[str]]:
-    """Return the class names that stand at the top of several modules, with these modules."""
-    found: dict[str, list[str]] = defaultdict(list)
+def defined() -> dict[str, list[tuple[type[ast.stmt], str]]]:
+    """Return the names that are defined at the top of modules, with each kind and module."""
+    found: dict[str, list[tuple[type[ast.stmt], str]]] = defaultdict(list)
     for path in sorted(PACKAGE.rglob("*.py")):
         if "migrations" in path.parts or path.parent.name == "commands":
             continue
         for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef):
-                found[node.name].append(str(path.relative_to(PACKAGE)))
-    return {name: paths for name, paths in found.items() if len(paths) > 1}
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                found[node.name].append((type(node), str(path.relative_to(PACKAGE))))
+    return found
+
+
+def repeated() -> dict[str, list[str]]:
+    """Return the class names that stand at the top of several modules, with these modules."""
+    classes = {
+        name: [path for kind, path in places if kind is ast.ClassDef]
+        for name, places in defined().items()
+    }
+    return {name: paths for name, paths in classes.items() if len(paths) > 1}
 
 
 def test_a_class_name_stands_in_one_module() -> None:
@@ -49,3 +70,12 @@ def test_a_class_name_stands_in_one_module() -> None:
 
 def test_each_allowed_name_is_still_repeated() -> None:
     assert ALLOWED.keys() <= repeated().keys()
+
+
+def test_a_function_with_a_vague_name_stands_in_one_module() -> None:
+    vague = {name: [path for _, path in defined()[name]] for name in VAGUE & defined().keys()}
+    again = {name: sorted(paths) for name, paths in vague.items() if len(paths) > 1}
+
+    assert again == {name: sorted(paths) for name, paths in KEPT.items()}, (
+        "Name a function by its object, too: find_flow, check_schedule, make_partition."
+    )

@@ -112,7 +112,7 @@ class TestANameThatIsNoTask:
         Schedule.objects.create(name="s", task=name[:200], cron="@daily", timezone="UTC")
 
         with pytest.raises(InvalidSchedule):
-            scheduling.check(row)
+            scheduling.check_schedule(row)
         with pytest.raises(UnknownTask):
             scheduling.run("s")
 

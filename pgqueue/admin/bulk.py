@@ -101,7 +101,7 @@ class BulkAdmin(QueueAdmin):
         """Show the progress of an operation, as a page or as JSON; or stop it."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        row = find(id)
+        row = find_operation(id)
         if row is None:
             raise Http404
         arguments = (row.payload or {}).get("args", [])
@@ -268,7 +268,7 @@ def _purged(arguments: list[Any]) -> list[tuple[str, Any]]:
     return [(label, value) for label, value in given.items() if value is not None]
 
 
-def find(id: int) -> Any:
+def find_operation(id: int) -> Any:
     """Return the message of an operation, live or ended; None: it does not exist."""
     for model in (Message, History):
         rows = model._default_manager.using(settings().database)

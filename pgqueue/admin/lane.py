@@ -15,8 +15,8 @@ from django.utils.translation import ngettext
 
 from pgqueue.admin.links import to_page, to_row
 from pgqueue.conf import settings
-from pgqueue.engine import keys
-from pgqueue.engine.keys import KeySeen
+from pgqueue.engine import live_counts
+from pgqueue.engine.live_counts import KeySeen
 from pgqueue.listing import index
 from pgqueue.listing.index import NEWEST_FIRST, NOT_IN_ORDER, without
 from pgqueue.models import Gate, History, Lane, Message, Policy, Worker
@@ -57,7 +57,7 @@ class KeyState:
         alias, channel = settings().database, Channel(name)
         bound = index.REACH // KINDS
         with without(alias, *NOT_IN_ORDER):
-            found = keys.by_key(connections[alias], name, bound=bound, first=key, last=key)
+            found = live_counts.by_key(connections[alias], name, bound=bound, first=key, last=key)
             dead = len(_rows(name, key, State.DEAD)[:bound])
         counted = found[0] if found else KeySeen(key, 0, 0, 0)
         return cls(

@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from pgqueue.conf import settings
-from pgqueue.engine import keys
-from pgqueue.engine.keys import LAST, KeySeen
+from pgqueue.engine import live_counts
+from pgqueue.engine.live_counts import LAST, KeySeen
 from pgqueue.listing import index
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.models import Policy
@@ -198,7 +198,7 @@ def _keys(channel: str, key: str | None) -> tuple[list[KeySeen], bool]:
     # Messages without a key are left out.
     first, last = ("\x01", LAST) if key is None else (key, key)
     with without(alias, *NOT_IN_ORDER):
-        seen = keys.by_key(connections[alias], channel, bound=bound, first=first, last=last)
+        seen = live_counts.by_key(connections[alias], channel, bound=bound, first=first, last=last)
     totals = [sum(counts) for counts in zip(*(each[1:] for each in seen), strict=True)]
     return seen, max(totals, default=0) < bound
 

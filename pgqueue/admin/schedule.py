@@ -127,7 +127,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         if "name" not in given:  # the name is read-only
             row.name = self.instance.name
         try:
-            scheduling.check(row)
+            scheduling.check_schedule(row)
         except InvalidSchedule as error:
             raise ValidationError(str(error)) from error
         return given

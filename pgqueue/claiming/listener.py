@@ -19,13 +19,16 @@ class ClaimListener:
     Args:
         on_notification: is called with the text of each notification, including ones that arrive
             with the answer to a claim; returns whether a claim is worthwhile now.
+        wakeup: ends the wait from outside; the listener closes it. None: a new one.
     """
 
-    def __init__(self, on_notification: Callable[[str], bool]) -> None:
+    def __init__(
+        self, on_notification: Callable[[str], bool], wakeup: Wakeup | None = None
+    ) -> None:
         self._on_notification = on_notification
         self._connection: Connection | None = None
         self._has_news = False
-        self._wakeup = Wakeup()
+        self._wakeup = wakeup or Wakeup()
 
     def listen(self, connection: Connection) -> bool:
         """Listen on this connection; return False where no notification arrives (a pooler).

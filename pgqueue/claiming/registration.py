@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from uuid import UUID, uuid4
 
@@ -52,7 +51,6 @@ class Registration:
     Args:
         notify_for: how long a wish to be notified lasts.
         ids: gives the ids; None: new ones.
-        busy_for: returns for how many seconds none of its threads has been free.
     """
 
     def __init__(
@@ -61,12 +59,10 @@ class Registration:
         *,
         notify_for: timedelta,
         ids: WorkerIds | None = None,
-        busy_for: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._info = info
         self._notify_for = notify_for
         self._ids = ids or WorkerIds()
-        self._busy_for = busy_for
         self._lock = threading.Lock()
         self._id: UUID | None = None
         self._next_id: UUID | None = None
@@ -93,11 +89,14 @@ class Registration:
             self._wants_notice = False
             return self._id
 
-    def beat(self, connection: Connection) -> bool:
+    def beat(self, connection: Connection, *, busy_for: float = 0.0) -> bool:
         """Renew the heartbeat, unless another thread is doing so now; return whether it did.
 
         Leases are renewed on the same connection, so nothing may hold it up. It does not wait for
         the other thread, which may get no answer for long, nor long for a lock on the row.
+
+        Args:
+            busy_for: the seconds for which none of the worker's threads has been free.
 
         Raises:
             psycopg.errors.LockNotAvailable: another session has the row locked.
@@ -106,7 +105,7 @@ class Registration:
             try:
                 with connection.transaction():
                     wait_at_most(connection, PATIENCE)
-                    self._beat(connection)
+                    self._beat(connection, busy_for=busy_for)
                 return True
             finally:
                 self._lock.release()
@@ -116,13 +115,13 @@ class Registration:
         """Store whether producers should notify this worker from now on."""
         with self._lock:
             self._wants_notice = wanted
-            self._beat(connection)
+            # The worker claims, so one of its threads is free.
+            self._beat(connection, busy_for=0.0)
 
-    def _beat(self, connection: Connection) -> None:
+    def _beat(self, connection: Connection, *, busy_for: float) -> None:
         if self._id is None:
             return
         notify_for = self._notify_for if self._wants_notice else None
-        busy_for = self._busy_for()
         if not workers.beat(
             connection,
             self._id,

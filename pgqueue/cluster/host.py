@@ -77,7 +77,7 @@ def _run(order: WorkerOrder) -> WorkerExit:
     from pgqueue.cluster.driver import Driver
     from pgqueue.conf import settings
     from pgqueue.worker.deadline import STATUS
-    from pgqueue.worker.logs import configure_logging
+    from pgqueue.worker.process import configure_logging
     from pgqueue.worker.worker import Worker
 
     configure_logging(order.level)

@@ -48,7 +48,7 @@ def record(
     return connection.execute(SQL["record"], given).fetchone() is not None
 
 
-def find(connection: Connection, name: str) -> BackfillProgress | None:
+def find_progress(connection: Connection, name: str) -> BackfillProgress | None:
     """Return the backfill of this name."""
     row = connection.execute(SQL["find"], {"name": name}).fetchone()
     return BackfillProgress(*row) if row else None

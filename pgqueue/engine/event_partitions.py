@@ -70,4 +70,6 @@ def _pace(connection: Connection) -> timedelta:
 def _make(connection: Connection, schema: str, number: int) -> bool:
     """Make a partition; return False if another session has made it meanwhile."""
     first, end = number * SIZE, (number + 1) * SIZE
-    return partitioning.make(connection, schema, TABLE, _name(number), first=first, end=end)
+    return partitioning.make_partition(
+        connection, schema, TABLE, _name(number), first=first, end=end
+    )

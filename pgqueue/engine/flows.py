@@ -371,7 +371,7 @@ def _leave_out(connection: Connection, id: int, error: Exception) -> None:
     leave_out(connection, "forget flows", TABLE, id, error=error)
 
 
-def find(connection: Cursors, flow_id: int) -> StoredFlow | None:
+def find_flow(connection: Cursors, flow_id: int) -> StoredFlow | None:
     """Return a flow's row."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"flow_id": flow_id})

@@ -109,7 +109,7 @@ class Parked(NamedTuple):
     failures: int
 
 
-def make(connection: Cursors, name: str, *, partitions: int, position: int) -> int:
+def make_group(connection: Cursors, name: str, *, partitions: int, position: int) -> int:
     """Make a group unless it exists; return the number of its partitions.
 
     Args:

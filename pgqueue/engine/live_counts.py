@@ -1,4 +1,4 @@
-"""Count the messages of channels. The cost does not grow with the queue.
+"""Count the messages of channels, and of a channel by key. The cost does not grow with the queue.
 
 Counting ten million rows takes seconds, and pages that refresh ask every few seconds. So each count
 stops at a bound. Beyond it, an estimate from a sample of the table's pages is given, marked as one.
@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
-from pgqueue.engine.values import Connection
+from pgqueue.engine.values import Connection, Cursors
 
 SQL = load(__name__)
 
@@ -32,6 +33,8 @@ LANES = 1000
 """Keys and priorities whose oldest message is read, for all channels of one call together."""
 LEAST_LANES = 10
 """Keys and priorities whose oldest message is read for each channel, at least."""
+LAST = chr(0x10FFFF)
+"""A text behind every key."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +65,20 @@ class Stats:
     enqueued_per_second: float = 0.0
     finished_per_second: float = 0.0
     estimated: frozenset[str] = frozenset()
+
+
+class KeySeen(NamedTuple):
+    """A key, and the numbers of its messages; `waiting` ones are not ready yet."""
+
+    key: str
+    running: int
+    ready: int
+    waiting: int
+
+    @property
+    def size(self) -> int:
+        """The number of messages that count for a policy's max_size."""
+        return self.running + self.ready + self.waiting
 
 
 def measure(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]:
@@ -167,3 +184,18 @@ def _estimated(connection: Connection, found: Mapping[str, Stats]) -> dict[str, 
         )
         for name, stats in found.items()
     }
+
+
+def by_key(
+    connection: Cursors, channel: str, *, bound: int, first: str = "", last: str = LAST
+) -> list[KeySeen]:
+    """Return the keys that have a message, with the largest backlog first.
+
+    Args:
+        bound: the most messages of each kind that are counted, in the order of the keys.
+        first, last: the range of the keys.
+    """
+    given = {"channel": channel, "bound": bound, "first": first, "last": last}
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["by_key"], given)
+        return [KeySeen(*row) for row in cursor.fetchall()]

@@ -1,4 +1,4 @@
-"""Read the log: events after a position, in order."""
+"""Read the log: events after a position, in order, or the newest events of a key, backwards."""
 
 from __future__ import annotations
 
@@ -61,6 +61,13 @@ class LogStretch(NamedTuple):
     head: int
 
 
+class LogPartition(NamedTuple):
+    """A partition of the log, and the position that it begins with."""
+
+    oid: int
+    start: int
+
+
 class Bounds(NamedTuple):
     """The last position that retention has removed, and the last position of the log."""
 
@@ -103,6 +110,31 @@ def read(
     is_cut = len(events) == limit or (len(events) < len(rows) and bool(events))
     upto = events[-1].position if is_cut else max(after, min(head, after + reach))
     return LogStretch(events, upto, floor, head)
+
+
+def partitions(connection: Cursors) -> list[LogPartition]:
+    """Return the partitions of the log, the newest first."""
+    with reading(connection), connection.cursor() as cursor:
+        cursor.execute(SQL["partitions"], {"size": SIZE})
+        return [LogPartition(*row) for row in cursor.fetchall()]
+
+
+def read_backwards(
+    connection: Cursors, part: LogPartition, *, topics: Sequence[str], key: str, limit: int
+) -> list[StoredEvent]:
+    """Return the newest events of some topics and a key in a partition, the newest first."""
+    with reading(connection), connection.cursor() as cursor:
+        given = {"part": part.oid, "topics": list(topics), "key": key, "limit": limit}
+        cursor.execute(SQL["read_backwards"], given)
+        return [StoredEvent(*row) for row in cursor.fetchall()]
+
+
+def time_after(connection: Cursors, position: int) -> datetime | None:
+    """Return the time of the first event from a position on; None: there is none."""
+    with reading(connection), connection.cursor() as cursor:
+        cursor.execute(SQL["time_after"], {"position": position})
+        row = cursor.fetchone()
+        return row[0] if row else None
 
 
 def bounds(connection: Cursors) -> Bounds:

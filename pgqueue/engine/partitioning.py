@@ -107,7 +107,7 @@ class Log:
         return self.find(connection, only=past.name) == [past]
 
 
-def make(
+def make_partition(
     connection: Connection, schema: str, log: str, name: str, *, first: str | int, end: str | int
 ) -> bool:
     """Make a partition; return False if another session has made it meanwhile."""

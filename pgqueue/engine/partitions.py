@@ -53,7 +53,7 @@ def _name(day: date) -> str:
 def _make(connection: Connection, schema: str, day: date) -> bool:
     """Make one day's partition; return False if another session has made it meanwhile."""
     first, end = f"{day} 00:00Z", f"{day + timedelta(days=1)} 00:00Z"
-    return partitioning.make(connection, schema, TABLE, _name(day), first=first, end=end)
+    return partitioning.make_partition(connection, schema, TABLE, _name(day), first=first, end=end)
 
 
 def drop(

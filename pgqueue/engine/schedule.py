@@ -160,7 +160,7 @@ def note(connection: Connection, scheduled: Scheduled, error: str) -> bool:
     return done.rowcount > 0
 
 
-def find(connection: Cursors, name: str) -> Scheduled | None:
+def find_schedule(connection: Cursors, name: str) -> Scheduled | None:
     """Return the schedule with this name; None: there is none."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["find"], {"name": name})

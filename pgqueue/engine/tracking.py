@@ -128,7 +128,7 @@ def is_ready(connection: Cursors) -> bool:
         return bool(cursor.fetchone()[0])
 
 
-def find(connection: Cursors, table: str) -> TrackedTable | None:
+def find_table(connection: Cursors, table: str) -> TrackedTable | None:
     """Return a table by its name, which is quoted for SQL."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["table"], {"table": table})
@@ -136,7 +136,7 @@ def find(connection: Cursors, table: str) -> TrackedTable | None:
         return TrackedTable(*row) if row else None
 
 
-def check(table: TrackedTable, definition: Definition) -> Composable:
+def check_definition(table: TrackedTable, definition: Definition) -> Composable:
     """Return the statement that fails if the condition or the serializer is invalid."""
     rows = _rows(table, definition, "insert", table.identifier, table.identifier, VARIABLES)
     return Text(SQL["check"]).format(

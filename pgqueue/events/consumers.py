@@ -166,7 +166,7 @@ def consumer(
     return declare_it
 
 
-def find(name: str) -> Consumer | None:
+def find_consumer(name: str) -> Consumer | None:
     """Return the handler of a group, importing the `tasks` and `events` modules of all apps."""
     if name not in _consumers:
         discover()

@@ -10,7 +10,7 @@ import json
 from pgqueue.database.connections import borrow
 from pgqueue.engine import errors, matching
 from pgqueue.engine.groups import Parked
-from pgqueue.events.consumers import Consumer, find
+from pgqueue.events.consumers import Consumer, find_consumer
 from pgqueue.events.reading import read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup
@@ -60,7 +60,7 @@ def _read(group: str, position: int) -> RecordedEvent:
 
 
 def _consumer(group: str) -> Consumer:
-    consumer = find(group)
+    consumer = find_consumer(group)
     if consumer is None:
         raise InvalidGroup(f"No handler is declared for the group {group!r} here.")
     return consumer

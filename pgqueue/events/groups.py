@@ -41,7 +41,7 @@ def make(
             return found
         position = resolve(django, start)
         with transaction.atomic(using=django.alias):
-            return engine.make(django, name, partitions=partitions, position=position)
+            return engine.make_group(django, name, partitions=partitions, position=position)
 
 
 def states(*, database: str | None = None) -> list[GroupState]:

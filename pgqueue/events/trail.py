@@ -19,7 +19,7 @@ from django.db.models import Model
 
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
-from pgqueue.engine import trail as engine
+from pgqueue.engine import log
 from pgqueue.engine.sequence import catch_up
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.tables import EVENTS, parts_of_model, topic_of
@@ -71,15 +71,15 @@ def trail(
 
 def _look_back(connection: Any, topics: Sequence[str], key: str, limit: int, until: float) -> Trail:
     events: list[RecordedEvent] = []
-    parts = engine.partitions(connection)
+    parts = log.partitions(connection)
     for number, part in enumerate(parts, 1):
         room = limit - len(events)
-        found = engine.read(connection, part, topics=topics, key=key, limit=room)
+        found = log.read_backwards(connection, part, topics=topics, key=key, limit=room)
         events += map(RecordedEvent.of, found)
         if len(events) >= limit:
             return Trail(events, events[-1].created_at)
         if monotonic() > until and number < len(parts):
-            return Trail(events, engine.time_after(connection, part.start))
+            return Trail(events, log.time_after(connection, part.start))
     return Trail(events, None)
 
 

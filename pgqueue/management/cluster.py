@@ -52,7 +52,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def check(options: dict[str, Any], threads: int) -> None:
+def check_cluster_options(options: dict[str, Any], threads: int) -> None:
     """Check that the options fit together.
 
     Raises:

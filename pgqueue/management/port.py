@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
 
 
-def check(options: dict[str, Any]) -> None:
+def check_port_options(options: dict[str, Any]) -> None:
     """Check that the options fit together.
 
     Raises:

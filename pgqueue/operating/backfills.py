@@ -32,7 +32,7 @@ def begun(task: Task[..., Any], name: str, *, source: str) -> engine.BackfillPro
         BackfillConflict: its task or its source is another one.
     """
     with borrow(task.alias) as connection:
-        found = engine.find(connection, name)
+        found = engine.find_progress(connection, name)
     if found and (found.task, found.source) != (task.name, source):
         raise BackfillConflict(
             f"The backfill {name!r} is of {found.task}, from {found.source}: give another name."

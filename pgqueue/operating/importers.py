@@ -229,7 +229,7 @@ def _take_over(periodic: Periodic, alias: str, report: ImportReport) -> bool:
             channel=periodic.queue,
             paused=not periodic.enabled,
         )
-        scheduling.check(row)
+        scheduling.check_schedule(row)
         if Schedule.objects.using(alias).filter(pk=row.pk).exists():
             raise InvalidSchedule("there is a schedule of this name already")
         with transaction.atomic(using=alias):

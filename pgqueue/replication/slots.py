@@ -47,7 +47,7 @@ def as_it_should_be(
     return not found.is_active
 
 
-def make(connection: Connection, slot: str, publication: str) -> list[str]:
+def make_feed(connection: Connection, slot: str, publication: str) -> list[str]:
     """Make the publication and the slot if they are missing; return the names of the new ones.
 
     PostgreSQL refuses to read WAL by a publication that is newer than this WAL. So an existing

@@ -88,7 +88,7 @@ def _lock_against_circles(connection: Cursors, names: Mapping[int, str], waiter:
 
 
 def _handler(connection: Cursors, flow_id: int, name: str) -> int | None:
-    found = engine.find(connection, flow_id)
+    found = engine.find_flow(connection, flow_id)
     if found is None:
         raise FlowDoesNotExist(
             f"No message can wait for {name} #{flow_id}: it was rolled back, or it is not kept any "

@@ -113,7 +113,7 @@ def get_flow(id: str | int, *, database: str | None = None) -> Flow:
     """
     alias = database or settings().database
     with needing_tables(alias):
-        found = engine.find(connections[alias], int(id)) if str(id).isdecimal() else None
+        found = engine.find_flow(connections[alias], int(id)) if str(id).isdecimal() else None
     if found is None:
         raise _unknown(id)
     known = Flow(found.name, alias)
@@ -237,7 +237,7 @@ class Flow(StoredDraft):
         flow_id = self._stored()
         with needing_tables(self.database):
             counts = engine.progress(connections[self.database], [flow_id])[flow_id]
-            if not counts and engine.find(connections[self.database], flow_id) is None:
+            if not counts and engine.find_flow(connections[self.database], flow_id) is None:
                 raise _unknown(flow_id)
         return Progress.of(counts)
 

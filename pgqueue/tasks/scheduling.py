@@ -105,7 +105,7 @@ def known(name: str) -> Task[Any, Any]:
     return task
 
 
-def check(row: models.Schedule) -> None:
+def check_schedule(row: models.Schedule) -> None:
     """Check that a worker can execute a schedule.
 
     Raises:
@@ -173,7 +173,7 @@ def run(name: str, *, database: str | None = None) -> TaskResult[Any]:
     """
     alias = database or settings().database
     with needing_tables(alias):
-        scheduled = engine.find(connections[alias], name)
+        scheduled = engine.find_schedule(connections[alias], name)
     if scheduled is None:
         raise InvalidSchedule(f"There is no schedule {name!r}.")
     return _enqueue(scheduled, {"schedule": name}, database=alias)

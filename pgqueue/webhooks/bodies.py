@@ -53,7 +53,7 @@ def serializer(function: F) -> F:
     return function
 
 
-def find(name: str) -> Serializer:
+def find_serializer(name: str) -> Serializer:
     """Return the declared function of this name, importing its module of the project.
 
     Raises:
@@ -77,7 +77,7 @@ def name_of(given: Serializer | str | None) -> str:
     if given is None or given == "":
         return ""
     if isinstance(given, str):
-        find(given)
+        find_serializer(given)
         return given
     for name, declared in _declared.items():
         if declared is given:
@@ -92,7 +92,7 @@ def serialized(name: str, events: Sequence[RecordedEvent]) -> Body:
         InvalidWebhook: no function of this name is declared, or its return value is no body.
         Exception: the function's own error.
     """
-    made: Any = find(name)(list(events))
+    made: Any = find_serializer(name)(list(events))
     try:
         content, kind = made
         if isinstance(content, str):

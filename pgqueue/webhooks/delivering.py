@@ -64,7 +64,7 @@ def deliver_batch(context: TaskContext, events: list[RecordedEvent]) -> dict[str
 def _deliver(
     context: TaskContext, events: Sequence[RecordedEvent], *, is_batch: bool
 ) -> dict[str, Any]:
-    target = targets.find(context.database, context.claim.key)
+    target = targets.find_target(context.database, context.claim.key)
     if target is None:
         raise Discard("The webhook was deleted.")
     is_test = TEST in context.metadata

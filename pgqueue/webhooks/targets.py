@@ -58,7 +58,7 @@ class WebhookTarget:
         return [key for key, until in self.keys if until is None or until > now]
 
 
-def find(alias: str, name: str) -> WebhookTarget | None:
+def find_target(alias: str, name: str) -> WebhookTarget | None:
     """Return a webhook by its name; None: it does not exist."""
     found, asked_at = _known.get((alias, name), (None, 0.0))
     if found is not None and monotonic() - asked_at < ASK_AGAIN:

@@ -1,6 +1,7 @@
 """The worker: one process, or a supervisor of several.
 
     Supervisor ──▶ child ──▶ Worker, the life of one process
+                               Shared: the values that its parts share
                                Heartbeat · Duties · Watchdog
                                Pipeline: the path of a message
 
@@ -8,5 +9,6 @@
       │ Claimer              │ Runner
       │ Listener             │ Quarantine, Timeouts
 
-A message moves forwards only: each part hands it to the next.
+A message moves forwards only: each part hands it to the next. Wakeups and Shutdown tell an earlier
+part, or the main thread, that there is something to do.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
@@ -18,8 +19,8 @@ from pgqueue.exceptions import LeaseLost
 from pgqueue.tasks import redacting
 from pgqueue.tasks.options import Atomic
 from pgqueue.values.escaping import logger_of
-from pgqueue.worker.failures import AWAY, NotBegun
-from pgqueue.worker.leases import LeasedMessage
+from pgqueue.worker.failures import AWAY, NotBegun, ending_after
+from pgqueue.worker.leases import Run
 from pgqueue.worker.settler import write
 
 logger = logger_of(__name__)
@@ -34,117 +35,109 @@ ISOLATE = {
 }
 
 
-def run(
-    alias: str,
-    isolation: Atomic,
-    leased: LeasedMessage,
-    call: Callable[[], Ending],
-    ending_after: Callable[[BaseException], Ending],
-    *,
-    is_inside: bool = False,
-) -> Ending:
-    """Run a task and write its ending in one transaction; run it again after a conflict.
+@dataclass(frozen=True)
+class AtomicRun:
+    """A run whose ending is written in the run's own transaction.
 
     Args:
+        alias: the queue's database.
         isolation: the isolation level; True: the connection's level.
-        call: runs the task. If it returns, the task's changes stay; if it raises, they are undone.
-        ending_after: returns the ending for an error of the run.
+        run: the run that has begun.
+        call: calls the task. If it returns, the task's changes stay; if it raises, they are undone.
         is_inside: the transaction is a savepoint in the caller's transaction, whose isolation
             level applies.
-
-    Returns:
-        The ending, which is written; Closed if the worker no longer held the lease.
-
-    Raises:
-        NotBegun: the transaction could not begin.
-        Exception: nothing was written: the commit failed, or each run ended in a conflict.
     """
-    reruns = RERUNS
-    while True:
+
+    alias: str
+    isolation: Atomic
+    run: Run
+    call: Callable[[], Ending]
+    is_inside: bool = False
+
+    def ending(self) -> Ending:
+        """Run the task and write its ending in one transaction; run it again after a conflict.
+
+        Returns:
+            The ending, which is written; Closed if the worker no longer held the lease.
+
+        Raises:
+            NotBegun: the transaction could not begin.
+            Exception: nothing was written: the commit failed, or each run ended in a conflict.
+        """
+        reruns = RERUNS
+        while True:
+            try:
+                if self.is_inside:
+                    with transaction.atomic(using=self.alias):
+                        return self._run_locked()
+                return self._run_once()
+            except Exception as error:
+                if not is_conflict(error) or not self._keep_lease() or not reruns:
+                    raise
+            reruns -= 1
+            time.sleep(pause())
+
+    def _run_once(self) -> Ending:
+        committed = False
+        leased = self.run.leased
+
+        def note() -> None:
+            nonlocal committed
+            committed = True
+
         try:
-            if is_inside:
-                with transaction.atomic(using=alias):
-                    return _run_locked(alias, leased, call, ending_after)
-            return _run_once(alias, isolation, leased, call, ending_after)
-        except Exception as error:
-            if not is_conflict(error) or not _keep(alias, leased) or not reruns:
+            with transaction.atomic(using=self.alias):
+                transaction.on_commit(note, using=self.alias)
+                if isinstance(self.isolation, str):
+                    connections[self.alias].connection.execute(ISOLATE[self.isolation])
+                ending = self._run_locked()
+            if not committed:
+                # A timeout was raised while Django left an inner block: Django rolled back instead.
+                raise TransactionManagementError("The transaction was left, and not committed.")
+        except BaseException as error:
+            if isinstance(error, AWAY) and not committed and not leased.lock:
+                raise NotBegun from error
+            if not committed:
                 raise
-        reruns -= 1
-        time.sleep(pause())
+            # The task's own on_commit hooks run after the commit: too late to fail the run.
+            logger.error(
+                "%s #%s: an on_commit hook failed",
+                leased.claim.task,
+                leased.claim.id,
+                exc_info=stand_in(error, redacting.hiding(leased.claim)),
+            )
+        finally:
+            leased.lock = None
+        return ending
 
+    def _run_locked(self) -> Ending:
+        connection, leased = connections[self.alias].connection, self.run.leased
+        # Lock the message's row first: heartbeat and rescue skip it during the run.
+        leased.lock = lease.lock(connection, leased.claim)
+        if not leased.lock:
+            leased.lost = True
+            return Closed()
+        try:
+            with transaction.atomic(using=self.alias):
+                ending = self.call()
+                _check_unbroken(self.alias)
+        except BaseException as error:
+            if is_conflict(error) or isinstance(error, GONE) or connection.closed:
+                raise
+            ending = ending_after(self.run.task, self.run.context, error)
+        leased.end()
+        # Failures, too, are written here: no heartbeat could renew the lease during the run. If the
+        # settler wrote them after a rollback, the lease might end before that.
+        if not write(connection, [(leased, ending)]):
+            raise LeaseLost
+        return ending
 
-def _run_once(
-    alias: str,
-    isolation: Atomic,
-    leased: LeasedMessage,
-    call: Callable[[], Ending],
-    ending_after: Callable[[BaseException], Ending],
-) -> Ending:
-    committed = False
-
-    def note() -> None:
-        nonlocal committed
-        committed = True
-
-    try:
-        with transaction.atomic(using=alias):
-            transaction.on_commit(note, using=alias)
-            if isinstance(isolation, str):
-                connections[alias].connection.execute(ISOLATE[isolation])
-            ending = _run_locked(alias, leased, call, ending_after)
-        if not committed:
-            # A timeout was raised while Django left an inner block: Django rolled back instead.
-            raise TransactionManagementError("The transaction was left, and not committed.")
-    except BaseException as error:
-        if isinstance(error, AWAY) and not committed and not leased.lock:
-            raise NotBegun from error
-        if not committed:
-            raise
-        # The task's own on_commit hooks run after the commit: too late to fail the run.
-        logger.error(
-            "%s #%s: an on_commit hook failed",
-            leased.claim.task,
-            leased.claim.id,
-            exc_info=stand_in(error, redacting.hiding(leased.claim)),
-        )
-    finally:
-        leased.lock = None
-    return ending
-
-
-def _run_locked(
-    alias: str,
-    leased: LeasedMessage,
-    call: Callable[[], Ending],
-    ending_after: Callable[[BaseException], Ending],
-) -> Ending:
-    connection = connections[alias].connection
-    # Lock the message's row first: heartbeat and rescue skip it during the run.
-    leased.lock = lease.lock(connection, leased.claim)
-    if not leased.lock:
-        leased.lost = True
-        return Closed()
-    try:
-        with transaction.atomic(using=alias):
-            ending = call()
-            _check_unbroken(alias)
-    except BaseException as error:
-        if is_conflict(error) or isinstance(error, GONE) or connection.closed:
-            raise
-        ending = ending_after(error)
-    leased.end()
-    # Failures, too, are written here: no heartbeat could renew the lease during the run. If the
-    # settler wrote them after a rollback, the lease might end before that.
-    if not write(connection, [(leased, ending)]):
-        raise LeaseLost
-    return ending
-
-
-def _keep(alias: str, leased: LeasedMessage) -> bool:
-    """Renew the lease, which no heartbeat could while the row was locked; return whether held."""
-    connection = connections[alias]
-    connection.ensure_connection()
-    return bool(lease.extend(connection.connection, [leased.claim], lease=settings().lease))
+    def _keep_lease(self) -> bool:
+        """Renew the lease, which no heartbeat could while the row was locked; return if held."""
+        connection = connections[self.alias]
+        connection.ensure_connection()
+        claims = [self.run.leased.claim]
+        return bool(lease.extend(connection.connection, claims, lease=settings().lease))
 
 
 def _check_unbroken(alias: str) -> None:

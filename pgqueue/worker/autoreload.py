@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 from django.utils.autoreload import StatReloader
 
 from pgqueue.threads.service import Service
+from pgqueue.worker.stopping import StopRequests
 
 EVERY = timedelta(seconds=1)
 FOREVER = timedelta(days=1)
@@ -19,13 +19,13 @@ class Autoreload(Service):
     """Checks the files of all imported modules.
 
     Args:
-        on_change: called once, when a file has changed or is new.
+        requests: gets one request to stop, when a file has changed or is new.
         since: the start of the process, by the system's clock: older versions were imported.
     """
 
-    def __init__(self, on_change: Callable[[], None], *, since: float) -> None:
+    def __init__(self, requests: StopRequests, *, since: float) -> None:
         super().__init__()
-        self._on_change = on_change
+        self._requests = requests
         self._since = since
         self._reloader = StatReloader()
         self._seen: dict[Path, float] = {}
@@ -37,7 +37,7 @@ class Autoreload(Service):
             has_changed |= self._has_changed(path, changed_at)
             self._seen[path] = changed_at
         if has_changed:
-            self._on_change()
+            self._requests.add()
         return FOREVER if has_changed else EVERY
 
     def _has_changed(self, path: Path, changed_at: float) -> bool:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from pgqueue.worker.leases import LeasedMessage
+from pgqueue.worker.wakeups import FetcherWakeup
 
 LARGEST = 2000
 """The maximum size. A larger buffer would not help: this is two claims for the fastest threads."""
@@ -27,25 +28,20 @@ class Buffer:
     Args:
         slots: the number of messages that run at once.
         least: the number of messages that may wait here even while no run ends.
-        on_low: called when there is room again, after `room` returned 0.
-        on_put: called when a put adds more messages than the woken thread takes.
+        fetcher: is woken when there is room again, after `room` returned 0.
+
+    Attributes:
+        crowded: set when a put adds more messages than the woken thread takes.
     """
 
-    def __init__(
-        self,
-        slots: int,
-        *,
-        least: int = 0,
-        on_low: Callable[[], None],
-        on_put: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, slots: int, fetcher: FetcherWakeup, *, least: int = 0) -> None:
         self._items: deque[LeasedMessage] = deque()
         self._filled = threading.Condition()
         self._closed = False
         self._slots = slots
         self._least = least
-        self._on_low = on_low
-        self._on_put = on_put
+        self._fetcher = fetcher
+        self.crowded = threading.Event()
         self._idle = 0
         self._low: int | None = None
         self.taken = 0
@@ -77,7 +73,7 @@ class Buffer:
 
         So no message waits behind long runs while another worker may run it.
 
-        It is 0 until half of the buffered messages are taken. `on_low` is called then.
+        It is 0 until half of the buffered messages are taken. The fetcher is woken then.
         """
         ended = self._pace.per_second(self.taken - len(self._running))
         wanted = min(max(self._free, self._least, ended), LARGEST, most)
@@ -101,7 +97,7 @@ class Buffer:
         self._items.extend(items)
         self.wake_one()
         if len(self._items) > 1:
-            self._on_put()
+            self.crowded.set()
         if is_awaited:
             time.sleep(HANDOVER)
 
@@ -110,13 +106,14 @@ class Buffer:
         with self._filled:
             self._filled.notify()
 
-    def take(
-        self, patience: float | None = None, on_idle: Callable[[], None] = lambda: None
-    ) -> LeasedMessage | None:
-        """Return the next message, waiting for one; None once the buffer is closed.
+    def take(self, patience: float | None = None) -> LeasedMessage | None:
+        """Return the next message, waiting for one.
 
         Args:
-            patience: seconds to wait before `on_idle` is called once; None: it is not called.
+            patience: the seconds to wait; None: no limit.
+
+        Returns:
+            None if the buffer is closed, or if no message came in time.
         """
         while not self._closed:
             try:
@@ -124,8 +121,7 @@ class Buffer:
             except IndexError:
                 self._report_low()
                 if not self._wait(patience):
-                    patience = None
-                    on_idle()
+                    return None
                 continue
             self.taken += 1
             self._running.append(None)
@@ -164,7 +160,7 @@ class Buffer:
     def _report_low(self) -> None:
         if self._low is not None:
             self._low = None
-            self._on_low()
+            self._fetcher.make_room()
 
     def shut(self) -> None:
         """Let all threads that take end."""

@@ -3,33 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from pgqueue.worker.leases import LeasedMessage
 
 
-def cancellable(
-    leased: LeasedMessage, function: Callable[..., Coroutine[Any, Any, Any]]
-) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function that is cancelled on request.
+class Cancellable:
+    """Lets a request cancel the coroutine that runs in the block.
 
     It is cancelled only once, even if further heartbeats repeat the request: its clean-up is not
     interrupted.
     """
 
-    async def bounded(*args: Any, **kwargs: Any) -> Any:
-        interrupt = _interrupt()
-        leased.interrupt = interrupt
-        if leased.cancelled:
-            interrupt()
-        try:
-            return await function(*args, **kwargs)
-        finally:
-            leased.interrupt = None
+    __slots__ = ("_leased",)
 
-    return bounded
+    def __init__(self, leased: LeasedMessage) -> None:
+        self._leased = leased
+
+    def __enter__(self) -> None:
+        self._leased.interrupt = interrupt = _interrupt()
+        if self._leased.cancelled:
+            interrupt()
+
+    def __exit__(self, *raised: object) -> None:
+        self._leased.interrupt = None
 
 
 def _interrupt() -> Callable[[], None]:

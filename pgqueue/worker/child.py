@@ -45,7 +45,7 @@ def _run(config: WorkerConfig, parent: SupervisorPipe, ids: WorkerIds, level: in
     from psycopg import OperationalError
 
     from pgqueue.worker.deadline import STATUS, bound_interpreter_exit, exit_at_once
-    from pgqueue.worker.logs import configure_logging
+    from pgqueue.worker.process import configure_logging
     from pgqueue.worker.worker import Worker
 
     configure_logging(level)

@@ -14,6 +14,7 @@ from time import monotonic
 from typing import NoReturn
 
 from pgqueue import signals
+from pgqueue.worker.shutdown import Shutdown
 
 STATUS = 1
 """The exit status of a process whose time was over."""
@@ -47,15 +48,13 @@ class Deadline:
 
     Args:
         leases: the leases; their number is logged at the exit.
-        time_left: returns the time that the process may still live; None: no limit yet. It is
-            polled: a signal handler must not take a lock, so it cannot wake a thread.
+        shutdown: knows the time that the process may still live. It is polled: a signal handler
+            must not take a lock, so it cannot wake a thread.
     """
 
-    def __init__(
-        self, leases: Sized = (), time_left: Callable[[], timedelta | None] = lambda: None
-    ) -> None:
+    def __init__(self, leases: Sized = (), shutdown: Shutdown | None = None) -> None:
         self._leases = leases
-        self._time_left = time_left
+        self._shutdown = shutdown
         self._ends_at = inf
         self._is_cancelled = False
         self._changed = threading.Condition()
@@ -81,7 +80,7 @@ class Deadline:
             self._end()
 
     def _left(self) -> float:
-        if (left := self._time_left()) is not None:
+        if self._shutdown and (left := self._shutdown.time_left()) is not None:
             self.shorten(left)
         return self._ends_at - monotonic()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from time import monotonic
 from typing import Any
@@ -15,6 +14,8 @@ from pgqueue.engine.workers import NOTHING, LeftOut
 from pgqueue.threads.service import Service
 from pgqueue.values.escaping import logger_of
 from pgqueue.worker.config import WorkerConfig
+from pgqueue.worker.pipeline import Pipeline
+from pgqueue.worker.shutdown import Shutdown
 
 logger = logger_of(__name__)
 
@@ -29,30 +30,29 @@ class Drain(Service):
     It does not wait for a message that this process leaves out because claiming it fails.
 
     Args:
-        is_busy: returns whether this process has work; then no query is needed.
-        on_drained: called when no message is left, and after each further look.
+        shutdown: told when no message is left, and after each further look.
+        pipeline: while it is busy, no query is needed.
     """
 
     def __init__(
         self,
         session: Session,
         config: WorkerConfig,
-        *,
-        is_busy: Callable[[], bool],
-        on_drained: Callable[[], None],
+        shutdown: Shutdown,
+        pipeline: Pipeline | None,
     ) -> None:
         super().__init__()
         self._session = session
         self._config = config
-        self._is_busy = is_busy
-        self._on_drained = on_drained
+        self._shutdown = shutdown
+        self._pipeline = pipeline
         self.leaves_something = False
         """Whether rows are left that make statements fail."""
 
     def tick(self) -> timedelta:
         """Look once."""
         began = monotonic()
-        if not self._is_busy():
+        if not (self._pipeline and self._pipeline.is_busy):
             # In this order: if a row is left out only after this read, the drain looks once more.
             aside = rows_left_out(self._session.connection)
             if not self._is_unfinished(aside):
@@ -60,7 +60,7 @@ class Drain(Service):
                 # The duty may have no time left to end flows, and a report counts ended flows.
                 while flows.end(self._session.connection):
                     pass
-                self._on_drained()
+                self._shutdown.end_drained()
         return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))
 
     def _is_unfinished(self, but_for: LeftOut) -> bool:

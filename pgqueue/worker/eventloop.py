@@ -10,8 +10,9 @@ import asyncio
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any
@@ -20,6 +21,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from pgqueue import signals
 from pgqueue.calls.outcomes import Closed, Ending
 from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import (
@@ -37,27 +39,29 @@ from pgqueue.database.django_connections import (
     roll_back_open,
 )
 from pgqueue.exceptions import Defer, TransactionLeftOpen
+from pgqueue.threads.service import Service
 from pgqueue.values.escaping import logger_of
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.executor import Executor
-from pgqueue.worker.leases import LeasedMessage
-from pgqueue.worker.runner import Run, Runner
+from pgqueue.worker.executor import IDLE, Endings, Executor
+from pgqueue.worker.leases import LeasedMessage, Run
+from pgqueue.worker.runner import Arguments, Runner
 
 TURN = 0.5
 """Seconds between turns, while no task blocks the loop."""
 HOUSEKEEPING = 1.0
 """Seconds between checks of the connections of async tasks, as Django checks after a request."""
-IDLE = 1.0
-"""Seconds without work after which idle connections are closed."""
 TIDYING = 1.0
 """Seconds that coroutines left behind by tasks have to clean up, when the worker ends."""
 FAILURES = 5
 """After this number of failures in a row, each within a second, the loop ends. The watchdog then
 ends the process."""
 
+LOOK = timedelta(seconds=1)
+LOOKS = 10
+"""Looks in a row that find the loop at the same turn. After a SIGSTOP, one look alone may do so."""
+
 logger = logger_of(__name__)
 
-Awaitable = Callable[[], Coroutine[Any, Any, Any]]
 Ended = tuple[Run, Callable[[], Any]]
 
 
@@ -68,24 +72,17 @@ class EventLoop(Executor):
 
     Args:
         slots: the number of messages that are awaited at once.
-        ended: receives each message and its ending.
     """
 
-    def __init__(
-        self,
-        slots: int,
-        buffer: Buffer,
-        runner: Runner,
-        *,
-        ended: Callable[[LeasedMessage, Ending], None],
-    ) -> None:
+    def __init__(self, slots: int, buffer: Buffer, runner: Runner, endings: Endings) -> None:
         super().__init__(
             "event loop",
+            slots,
             buffer,
+            endings,
             {"loop-begin": self._begin, "loop": self._live, "loop-end": self._conclude},
         )
         self._runner = runner
-        self._hand_on = ended
         self._free = threading.Semaphore(slots)
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -120,7 +117,7 @@ class EventLoop(Executor):
         begin_thread()
         while True:
             self._free.acquire()
-            leased = self._buffer.take(IDLE if are_any_open() else None, close_idle_connections)
+            leased = self._take()
             if leased is None:
                 break
             # The coroutine starts with a copy of this context.
@@ -137,15 +134,15 @@ class EventLoop(Executor):
             self._send(run)
         else:
             self._make_room()
-            self._hand_on(leased, run)
+            self._endings.put(leased, run)
 
     def _send(self, run: Run) -> None:
         try:
-            awaitable = self._runner.awaitable(run)
+            arguments = self._runner.arguments(run)
         except BaseException as error:
             self._ended.put((run, _raising(error)))
             return
-        self._loop.call_soon_threadsafe(self._spawn, run, awaitable)
+        self._loop.call_soon_threadsafe(self._spawn, run, arguments)
 
     def _live(self) -> None:
         self._thread = threading.get_ident()
@@ -170,15 +167,15 @@ class EventLoop(Executor):
         self._loop.close()
         self._ended.put(None)
 
-    def _spawn(self, run: Run, awaitable: Awaitable) -> None:
-        task = self._loop.create_task(self._await(run, awaitable))
+    def _spawn(self, run: Run, arguments: Arguments) -> None:
+        task = self._loop.create_task(self._await(run, arguments))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _await(self, run: Run, awaitable: Awaitable) -> None:
+    async def _await(self, run: Run, arguments: Arguments) -> None:
         began = len(self._rolled_back)
         try:
-            value = await awaitable()
+            value = await self._runner.awaited(run, arguments)
         except BaseException as error:
             # Even SystemExit, which would end the loop and all other tasks.
             ended = _raising(error)
@@ -277,7 +274,7 @@ class EventLoop(Executor):
             forking.leave_if_forked_since(self._generation)
             self._runner.end(run.leased)
             self._make_room()
-            self._hand_on(run.leased, ending)
+            self._endings.put(run.leased, ending)
         connections.close_all()
 
     def _next_ended(self) -> Ended | None:
@@ -290,6 +287,30 @@ class EventLoop(Executor):
     def _make_room(self) -> None:
         self._buffer.done()
         self._free.release()
+
+
+class LoopWatch(Service):
+    """Checks an event loop once a second. It ends nothing: tasks on threads go on."""
+
+    def __init__(self, loop: EventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+        self._turns = 0
+        self._in_vain = 0
+
+    @property
+    def blocked_for(self) -> float:
+        """Seconds for which the loop has been blocked; 0: it is not blocked."""
+        return self._in_vain * LOOK.total_seconds() if self._in_vain >= LOOKS else 0.0
+
+    def tick(self) -> timedelta:
+        """Look once; report a blocked loop once until it goes on."""
+        turns = self._loop.turns
+        self._in_vain = self._in_vain + 1 if turns == self._turns else 0
+        self._turns = turns
+        if self._in_vain == LOOKS and (stack := self._loop.stack()):
+            signals.send(signals.loop_blocked, type(self), stack=stack)
+        return LOOK
 
 
 def _raising(error: BaseException) -> Callable[[], Any]:

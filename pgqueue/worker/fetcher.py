@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 
+from pgqueue.calls.outcomes import HandedBack
 from pgqueue.claiming.claimer import Claimed, Claimer
 from pgqueue.claiming.idle import Idle
 from pgqueue.claiming.listener import ClaimListener
@@ -13,7 +14,9 @@ from pgqueue.engine.notifications import DUE_EARLIER
 from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.worker.buffer import LARGEST, Buffer
 from pgqueue.worker.leases import LeasedMessage, Leases
+from pgqueue.worker.settler import Settler
 from pgqueue.worker.thread_or_loop import Sorting
+from pgqueue.worker.wakeups import Wakeups
 
 BATCH = 1000
 LEASED = LARGEST + 2 * BATCH
@@ -31,10 +34,10 @@ class Fetcher(Service):
         poll_interval: the longest nap.
         listens: whether it listens for new messages. It listens on the claiming connection, so that
             no other thread must wake this one.
-        give_back: called with a claimed message that another worker should run.
-        on_due_earlier: called when a notification announces a delayed message that is due earlier.
-        may_claim: returns whether the settler can write endings. `make_room` is called after a
-            change.
+        settler: takes back a claimed message that another worker should run. While it is not
+            connected, nothing is claimed: at a connection limit of the role, unwritten endings
+            would pile up.
+        wakeups: end its nap, and wake the promoter when a delayed message is due earlier.
     """
 
     def __init__(
@@ -42,13 +45,12 @@ class Fetcher(Service):
         claimer: Claimer,
         buffer: Buffer | Sorting,
         leases: Leases,
+        settler: Settler,
+        wakeups: Wakeups,
         *,
         slots: int,
         poll_interval: timedelta,
         listens: bool,
-        give_back: Callable[[LeasedMessage], None],
-        on_due_earlier: Callable[[], None],
-        may_claim: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__()
         self._claimer = claimer
@@ -58,13 +60,11 @@ class Fetcher(Service):
         self._slots = slots
         self._poll_interval = poll_interval
         self._listens = listens
-        self._give_back = give_back
-        self._on_due_earlier = on_due_earlier
-        self._may_claim = may_claim
-        self._listener = ClaimListener(self.hear)
+        self._settler = settler
+        self._wakeups = wakeups
+        self._listener = ClaimListener(self.hear, wakeups.fetcher.wakeup)
         self._idle = Idle(poll_interval)
         self._payload_size = 1
-        self._waits_for_room = False
         self.is_idle = False
         self.found_at = time.monotonic()
         self.claims = 0
@@ -73,7 +73,7 @@ class Fetcher(Service):
     def hear(self, notification: str) -> bool:
         """Process a notification; return whether to claim now."""
         if notification == DUE_EARLIER:
-            self._on_due_earlier()
+            self._wakeups.wake_promoter()
             return False
         serves = self._claimer.serves(notification)
         if serves:
@@ -86,20 +86,16 @@ class Fetcher(Service):
 
     def wake(self) -> None:
         """End the nap."""
-        self._listener.wake()
-
-    def make_room(self) -> None:
-        """Wake the fetcher if it waits for room in the buffer."""
-        if self._waits_for_room:
-            self.wake()
+        self._wakeups.fetcher.wake()
 
     def tick(self) -> timedelta:
         """Claim once; return the nap, which depends on the claimed messages and the room."""
         # First announce, then look: so the fetcher does not miss room that is made meanwhile.
-        self._waits_for_room = True
+        wakeup = self._wakeups.fetcher
+        wakeup.waits_for_room = True
         room = self._room()
-        self._waits_for_room = room <= 0 or not self._may_claim()
-        if self._waits_for_room:
+        wakeup.waits_for_room = room <= 0 or not self._settler.is_connected
+        if wakeup.waits_for_room:
             return self._wait_for_room()
         limit = min(room, BATCH)
         is_listening = self._listens and self._listener.listen(self._claimer.connect().connection)
@@ -123,6 +119,9 @@ class Fetcher(Service):
         for leased in self._buffer.stale():
             self._give_back(leased)
         return min(self._poll_interval, LOOK_FOR_STALE)
+
+    def _give_back(self, leased: LeasedMessage) -> None:
+        self._settler.put(leased, HandedBack())
 
     def _room(self) -> int:
         fitting = max(1, PAYLOADS // self._payload_size)

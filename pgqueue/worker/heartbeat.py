@@ -16,10 +16,16 @@ from pgqueue.database.connections import Session
 from pgqueue.engine import lease
 from pgqueue.threads.service import Service
 from pgqueue.worker.leases import Leases
+from pgqueue.worker.pipeline import Pipeline
 
 
 class Heartbeat(Service):
-    """Beats three times per lease. It is the last service to stop, after all tasks."""
+    """Beats three times per lease. It is the last service to stop, after all tasks.
+
+    Args:
+        tally: the counts of runs, which it stores.
+        pipeline: its worker's row says for how long none of its threads has been free.
+    """
 
     def __init__(
         self,
@@ -27,6 +33,7 @@ class Heartbeat(Service):
         leases: Leases,
         registration: Registration,
         tally: Tally,
+        pipeline: Pipeline | None = None,
         *,
         lease: timedelta,
         every: timedelta,
@@ -36,6 +43,7 @@ class Heartbeat(Service):
         self._leases = leases
         self._registration = registration
         self._tally = tally
+        self._pipeline = pipeline
         self._lease = lease
         self._every = every
         # After an outage, other workers wait for one lease before they rescue messages.
@@ -58,7 +66,8 @@ class Heartbeat(Service):
         # Leases first, which waits for no lock: another session may have locked the worker's row.
         is_renewed = self._renew()
         self._give_back()
-        if self._registration.beat(self._session.connection) or is_renewed:
+        busy_for = self._pipeline.busy_for() if self._pipeline else 0.0
+        if self._registration.beat(self._session.connection, busy_for=busy_for) or is_renewed:
             self._beat_at = monotonic()
         self._tally.store(self._session.connection)
         return self._every * random.uniform(0.9, 1)  # noqa: S311

@@ -1,13 +1,15 @@
-"""The messages that this worker has leased, from claim to settle."""
+"""The messages that this worker has leased, from claim to settle, and their runs."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from pgqueue.engine.lease import Lock
 from pgqueue.engine.values import Claim
+from pgqueue.tasks import Task, TaskContext
 
 
 class LeasedMessage:
@@ -53,10 +55,18 @@ class LeasedMessage:
 
     def cancel(self) -> None:
         """Note the request to cancel it, and interrupt its run if that is possible."""
-        # Set the flag, then read `interrupt`: `cancellable` does it in the other order.
+        # Set the flag, then read `interrupt`: `Cancellable` does it in the other order.
         self.cancelled = True
         if interrupt := self.interrupt:
             interrupt()
+
+
+class Run(NamedTuple):
+    """A run that has begun."""
+
+    task: Task[Any, Any]
+    context: TaskContext
+    leased: LeasedMessage
 
 
 class Leases:

@@ -6,7 +6,7 @@ A deploy may start workers before or during the migration.
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import timedelta
 from importlib import import_module
 
@@ -20,6 +20,7 @@ from pgqueue import signals
 from pgqueue.engine.values import Connection
 from pgqueue.worker.main_session import MainSession
 from pgqueue.worker.stopping import StopRequests
+from pgqueue.worker.watchdog import SaysWell
 
 APP = "pgqueue"
 LOOK = timedelta(seconds=1)
@@ -27,7 +28,7 @@ APPLIED = "SELECT name FROM {} WHERE app = %s"
 
 
 def wait_until_migrated(
-    alias: str, session: MainSession, requests: StopRequests, *, on_look: Callable[[], None]
+    alias: str, session: MainSession, requests: StopRequests, *, wellness: SaysWell
 ) -> bool:
     """Wait until all migrations of pgqueue are applied, looking once a second.
 
@@ -37,7 +38,7 @@ def wait_until_migrated(
     Args:
         alias: the queue's database.
         requests: requests to stop, which end the wait.
-        on_look: called during the wait, after each look.
+        wellness: tells during the wait, after each look, that this process is well.
 
     Returns:
         False if a request to stop ended the wait.
@@ -59,7 +60,7 @@ def wait_until_migrated(
             if not is_told:
                 is_told = True
                 signals.send(signals.tables_missing, None, database=alias, missing=missing)
-        on_look()
+        wellness.say_well()
         requests.wait(LOOK)
     return False
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from time import monotonic
 
 from pgqueue.claiming.run_counts import add_up
 from pgqueue.engine.run_statistics import Counts, Pair
-from pgqueue.threads.service import Service
-from pgqueue.worker.parent import REPORT, RUNS, Superior
-
-EVERY = timedelta(seconds=1)
+from pgqueue.worker.parent import REPORT, RUNS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,45 +101,6 @@ def _silence(reports: Sequence[ProcessReport], longest: float) -> list[str]:
     return []
 
 
-class Reporter(Service):
-    """Sends the supervisor a report, and the changed counts, once a second.
-
-    Args:
-        report: returns a report.
-        totals: returns the counts of all runs so far.
-    """
-
-    def __init__(
-        self,
-        parent: Superior,
-        report: Callable[[], ProcessReport],
-        totals: Callable[[], Iterable[Counts]],
-    ) -> None:
-        super().__init__()
-        self._parent = parent
-        self._report_now = report
-        self._totals = totals
-        self._told: dict[Pair, int] = {}
-
-    def tick(self) -> timedelta:
-        """Report once. Counts that the pipe has no room for are sent the next time."""
-        told = self._report_now().__dict__ | {"at": 0}
-        self._parent.say(REPORT + json.dumps(told).encode())
-        for each in self._totals():
-            pair = each.channel, each.task
-            total = each.total + each.released
-            if self._told.get(pair) == total:
-                continue
-            if not self._parent.say(RUNS + json.dumps(each).encode()):
-                break
-            self._told[pair] = total
-        return EVERY
-
-    def finish(self) -> None:
-        """Report the last counts."""
-        self.tick()
-
-
 class Reports:
     """The reports of one process so far. Its supervisor keeps them."""
 
@@ -151,7 +109,7 @@ class Reports:
         self.runs: dict[Pair, Counts] = {}
 
     def take(self, message: bytes) -> None:
-        """Read a message of a `Reporter`."""
+        """Read a message of a `health.Reporter`."""
         if message.startswith(REPORT):
             told = json.loads(message.removeprefix(REPORT))
             self.last = ProcessReport(**told | {"at": monotonic()})

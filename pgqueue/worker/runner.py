@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -42,8 +42,8 @@ from pgqueue.tasks.limits import TimeLimit
 from pgqueue.tasks.run_middleware import around
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.tracebacks import calls_user_code
-from pgqueue.worker import atomic
-from pgqueue.worker.cancelling import cancellable
+from pgqueue.worker.atomic import AtomicRun
+from pgqueue.worker.cancelling import Cancellable
 from pgqueue.worker.failures import (
     AWAY,
     NO_DELAY,
@@ -55,8 +55,9 @@ from pgqueue.worker.failures import (
     unbegun,
 )
 from pgqueue.worker.handlers import Handlers
-from pgqueue.worker.leases import LeasedMessage
+from pgqueue.worker.leases import LeasedMessage, Run
 from pgqueue.worker.quarantine import Quarantine
+from pgqueue.worker.shutdown import Shutdown
 from pgqueue.worker.timeouts import Timeouts, stack_of, within
 
 logger = logger_of(__name__)
@@ -64,21 +65,20 @@ logger = logger_of(__name__)
 UNKNOWN_REPORTED_EVERY = 60.0  # seconds
 
 
-class Run(NamedTuple):
-    """A run that has begun."""
+class Arguments(NamedTuple):
+    """The arguments of a call of the task's function."""
 
-    task: Task[Any, Any]
-    context: TaskContext
-    leased: LeasedMessage
+    args: list[Any]
+    kwargs: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Runner:
     """Runs a leased message, and returns its ending.
 
-    A thread calls `run`. An event loop calls the parts: `begin` and `awaitable` first, then
-    `conclude` and `end`. These run outside of the loop, since receivers of signals may use the
-    database.
+    A thread calls `run`. An event loop calls the parts: `begin` and `arguments`, then `awaited` in
+    the loop, then `conclude` and `end`. All but `awaited` run outside of the loop, since they may
+    use the database.
 
     Args:
         alias: the queue's database, which atomic tasks settle on.
@@ -89,7 +89,7 @@ class Runner:
         is_inside: whether each run is part of the caller's transaction, as in a TestCase.
         grace: the time from a run's timeout to its hard timeout, unless its task declares one;
             None: no supervisor can replace this process.
-        on_overrun: called with a run that exceeded its hard timeout, and with its ending.
+        shutdown: ends this process after a run that exceeded its hard timeout; only with `grace`.
     """
 
     alias: str
@@ -99,7 +99,7 @@ class Runner:
     tally: Tally
     is_inside: bool = False
     grace: timedelta | None = None
-    on_overrun: Callable[[LeasedMessage, Ending], None] = lambda leased, ending: None
+    shutdown: Shutdown | None = None
     _reported: dict[str, float] = field(default_factory=dict)
 
     def run(self, leased: LeasedMessage) -> Ending:
@@ -164,14 +164,56 @@ class Runner:
         self.quarantine.end(leased)
         close_old_connections()
 
-    def awaitable(self, run: Run) -> Callable[[], Coroutine[Any, Any, Any]]:
-        """Return a function that an event loop calls to get the coroutine of a run.
+    def arguments(self, run: Run) -> Arguments:
+        """Decode the arguments of a message.
 
         Raises:
-            UnreadablePayload: the message's arguments do not fit the task.
+            UnreadablePayload: they do not fit the task.
+            NotBegun: the database was away, or only newer code can read them.
         """
-        args, kwargs = self._arguments(run)
-        return partial(self._bounded(run), *args, **kwargs)
+
+        def results(ids: Collection[int]) -> Mapping[int, Returned]:
+            taken = flow_results.results(self.alias, ids, since=claim.created_at)
+            # Errors must not quote redacted values of the results.
+            run.leased.claim = run.context.claim = claim._replace(taken=tuple(taken.items()))
+            return taken
+
+        try:
+            claim = run.leased.claim
+            resolve = None
+            if claim.flow_id is not None:
+                # Here, since this may query the database; the span may begin in an event loop.
+                tracing.prepare(run.context)
+                resolve = results
+            codec, payload = run.task.codec, claim.payload or b""
+            args, kwargs = codec.decode(payload, resolve)
+            codec.check_known(args, kwargs, is_encrypted=is_envelope(payload))
+            return Arguments(
+                [run.context.argument, *args] if run.task.takes_context else args, kwargs
+            )
+        except (*AWAY, NewerPayload) as error:  # decoding may query the database
+            raise NotBegun from error
+
+    async def awaited(self, run: Run, arguments: Arguments) -> Any:
+        """Await the task's function within the task's limits, and return its value.
+
+        Raises:
+            TaskTimeout: it took too long.
+            asyncio.CancelledError: the message was cancelled.
+        """
+        task, context, leased = run
+        args, kwargs = arguments
+        with Cancellable(leased):
+            if not task.limits:
+                with self._bound(run) if task.hard_timeout else nullcontext():
+                    return await _awaited(task, context, *args, **kwargs)
+            # A coroutine is cancelled only once: by the first limit.
+            first = task.limits[0]
+            over = _over_at(run, first)
+            with self.timeouts.outlived(leased, over):
+                async with within(over, first.error):
+                    with self._bound(run):
+                        return await _awaited(task, context, *args, **kwargs)
 
     def conclude(self, run: Run, value: Callable[[], Any]) -> Ending:
         """Return the ending of an awaited run, and announce it. Never raises.
@@ -239,14 +281,7 @@ class Runner:
                 grow(run, self.alias)
             return ending
 
-        return atomic.run(
-            self.alias,
-            task.atomic,
-            leased,
-            call,
-            lambda error: ending_after(task, context, error),
-            is_inside=self.is_inside,
-        )
+        return AtomicRun(self.alias, task.atomic, run, call, is_inside=self.is_inside).ending()
 
     def _grown(self, run: Run, ending: Ending) -> Ending:
         """Write the ending of a run, and its additions to its flow, in one transaction.
@@ -259,14 +294,7 @@ class Runner:
             grow(run, self.alias)
             return ending
 
-        return atomic.run(
-            self.alias,
-            True,
-            run.leased,
-            call,
-            lambda error: ending_after(run.task, run.context, error),
-            is_inside=self.is_inside,
-        )
+        return AtomicRun(self.alias, True, run, call, is_inside=self.is_inside).ending()
 
     def _ended(self, run: Run, value: Callable[[], Any]) -> Ending:
         try:
@@ -281,9 +309,10 @@ class Runner:
         return Succeeded(guard.call(_encoded, run.task, returned))
 
     def _returned(self, run: Run) -> Any:
-        args, kwargs = self._arguments(run)
+        arguments = self.arguments(run)
         if run.task.is_async:
-            return async_to_sync(self._bounded(run))(*args, **kwargs)
+            return async_to_sync(self.awaited)(run, arguments)
+        args, kwargs = arguments
         with around(run.context), self._limited(run):
             began = forking.generation
             try:
@@ -310,7 +339,8 @@ class Runner:
         final = [each.error for each in run.task.limits if each.is_final]
         error = (final[-1] if final else TaskTimeout)("It had not ended at its hard timeout.")
         run.leased.end()
-        self.on_overrun(run.leased, _ending_after(run, error))
+        if self.shutdown:
+            self.shutdown.end_overrun(run.leased, _ending_after(run, error))
 
     def _limited(self, run: Run) -> AbstractContextManager[None]:
         is_limited = run.task.limits or run.task.hard_timeout
@@ -327,48 +357,6 @@ class Runner:
                 )
             with self._bound(run):
                 yield
-
-    def _arguments(self, run: Run) -> tuple[list[Any], dict[str, Any]]:
-        def results(ids: Collection[int]) -> Mapping[int, Returned]:
-            taken = flow_results.results(self.alias, ids, since=claim.created_at)
-            # Errors must not quote redacted values of the results.
-            run.leased.claim = run.context.claim = claim._replace(taken=tuple(taken.items()))
-            return taken
-
-        try:
-            claim = run.leased.claim
-            resolve = None
-            if claim.flow_id is not None:
-                # Here, since this may query the database; the span may begin in an event loop.
-                tracing.prepare(run.context)
-                resolve = results
-            codec, payload = run.task.codec, claim.payload or b""
-            args, kwargs = codec.decode(payload, resolve)
-            codec.check_known(args, kwargs, is_encrypted=is_envelope(payload))
-            return [run.context.argument, *args] if run.task.takes_context else args, kwargs
-        except (*AWAY, NewerPayload) as error:  # decoding may query the database
-            raise NotBegun from error
-
-    def _bounded(self, run: Run) -> Callable[..., Coroutine[Any, Any, Any]]:
-        task, context, leased = run
-
-        awaited = partial(_awaited, task, context)
-
-        async def surrounded(*args: Any, **kwargs: Any) -> Any:
-            with self._bound(run):
-                return await awaited(*args, **kwargs)
-
-        if not task.limits:
-            return cancellable(leased, surrounded if task.hard_timeout else awaited)
-        # A coroutine is cancelled only once: by the first limit.
-        first = task.limits[0]
-        over = _over_at(run, first)
-
-        async def limited(*args: Any, **kwargs: Any) -> Any:
-            with self.timeouts.outlived(leased, over):
-                return await within(over, surrounded, first.error)(*args, **kwargs)
-
-        return cancellable(leased, limited)
 
     def _unknown(self, leased: LeasedMessage) -> Ending:
         """Hand the message back to a worker that knows its task. Nothing is charged."""

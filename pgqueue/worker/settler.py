@@ -41,6 +41,7 @@ from pgqueue.tasks import redacting
 from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.worker.failures import was_handed_back
 from pgqueue.worker.leases import LeasedMessage, Leases
+from pgqueue.worker.wakeups import Wakeups
 
 BATCH = 1000
 RESULTS = 64 * 1024 * 1024
@@ -67,10 +68,8 @@ class Settler(Service):
 
     Args:
         tally: counts the settled runs.
-        on_settled: called when fewer messages are leased than before.
-        on_delayed: called when a message has got a due time.
-        on_member_ended: called when a run of a flow's message has ended: others may run now.
-        on_connected: called when it has a new connection.
+        wakeups: wake the fetcher when fewer messages are leased than before, when a flow's message
+            has ended, or when there is a new connection; and the promoter for a due time.
     """
 
     def __init__(
@@ -78,20 +77,14 @@ class Settler(Service):
         session: Session,
         leases: Leases,
         tally: Tally,
-        *,
-        on_settled: Callable[[], None],
-        on_delayed: Callable[[], None],
-        on_member_ended: Callable[[], None],
-        on_connected: Callable[[], None] = lambda: None,
+        wakeups: Wakeups,
     ) -> None:
         super().__init__()
         self._session = session
         self._leases = leases
         self._tally = tally
-        self._on_settled = on_settled
-        self._on_delayed = on_delayed
-        self._on_member_ended = on_member_ended
-        self._on_connected = on_connected
+        self._wakeups = wakeups
+        self._fetcher = wakeups.fetcher
         self._ended: deque[Ended] = deque()
         self._locked: list[Ended] = []
         self._try_at = 0.0
@@ -110,11 +103,11 @@ class Settler(Service):
             self._leases.drop(leased)
             if leased.lost and not leased.given_up:
                 self._note_lost()
-            self._on_settled()
+            self._fetcher.make_room()
             if ending.delay:
-                self._on_delayed()
+                self._wakeups.wake_promoter()
             if leased.claim.flow_id is not None:
-                self._on_member_ended()
+                self._fetcher.wake()
             return
         self._unwritten.add(leased)
         self._ended.append((leased, ending))
@@ -141,14 +134,14 @@ class Settler(Service):
         for _ in taken:
             self._ended.popleft()
         if len(locked) < len(taken):
-            self._on_settled()
+            self._fetcher.make_room()
         return GATHER if 1 < len(self._ended) < BATCH else NO_NAP
 
     def _connect(self) -> None:
         """Connect, even if no run has ended yet: the fetcher claims nothing before."""
         if not self._session.is_open:
             self._session.open()
-            self._on_connected()
+            self._fetcher.make_room()
 
     @property
     def is_connected(self) -> bool:
@@ -180,9 +173,10 @@ class Settler(Service):
         connection = self._session.connection
         settled = write(connection, batch)
         if any(getattr(ending, "delay", None) for _, ending in batch):
-            self._on_delayed()
+            self._wakeups.wake_promoter()
         if any(leased.claim.flow_id is not None for leased, _ in batch):
-            self._on_member_ended()
+            # Fast chains make a worker withdraw its wish for notifications.
+            self._fetcher.wake()
         if len(settled) == len(batch):  # the usual case
             self._tally.add(batch)
             self._let_go(*(leased for leased, _ in batch))

@@ -25,10 +25,10 @@ from pgqueue.worker.migrations import wait_until_migrated
 from pgqueue.worker.pool import PooledWorker, WorkerPool
 from pgqueue.worker.report import Gathered, Reports, WorkerSnapshot
 from pgqueue.worker.rescuer import Rescuer
+from pgqueue.worker.shutdown import LAST_WORDS
 from pgqueue.worker.stopping import OTHERS, SIGNALS, STACKS, StopRequests, blocked
 from pgqueue.worker.unknown_channels import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
-from pgqueue.worker.worker import LAST_WORDS
 
 # spawn: after a fork, a child would inherit connections and locks without their threads.
 PROCESSES = multiprocessing.get_context("spawn")
@@ -279,7 +279,7 @@ class Supervisor:
         config = self._config
         session = MainSession(config.database)
         try:
-            if wait_until_migrated(config.database, session, self._requests, on_look=self._wait_on):
+            if wait_until_migrated(config.database, session, self._requests, wellness=self):
                 with session.connected() as connection:
                     warn_of_unseen(connection, config)
         finally:
@@ -287,7 +287,8 @@ class Supervisor:
         for slot in self._slots:
             slot.excuse()
 
-    def _wait_on(self) -> None:
+    def say_well(self) -> None:
+        """Tell the liveness file, and readers of the state, that it waits for the tables."""
         self._looked_at = monotonic()
         self._touch()
 

@@ -13,10 +13,9 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
-from typing import Any
 
 from pgqueue import signals
 from pgqueue.exceptions import TaskTimeout
@@ -192,28 +191,24 @@ def stack_of(thread: int) -> str:
     return "".join(traceback.format_stack(frame)) if frame else ""
 
 
-def within(
-    deadline: float,
-    function: Callable[..., Coroutine[Any, Any, Any]],
-    error: type[TaskTimeout] = TaskTimeout,
-) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """Return a coroutine function that is cancelled at the deadline, and raises `error` then."""
-    overdue = error
+@asynccontextmanager
+async def within(deadline: float, error: type[TaskTimeout]) -> AsyncIterator[None]:
+    """Cancel the coroutine in the block at the deadline, and raise `error` then.
 
-    async def bounded(*args: Any, **kwargs: Any) -> Any:
-        limit = asyncio.timeout(deadline - time.monotonic())
-        try:
-            async with limit:
-                return await function(*args, **kwargs)
-        except TimeoutError as error:
-            if limit.expired():
-                # The traceback of the cancellation ends where the task was. In the first versions
-                # of Python 3.11, the cancellation is the context of the error, not its cause.
-                cancelled = error.__cause__ or error.__context__ or error
-                raise overdue().with_traceback(cancelled.__traceback__) from None
-            raise
-
-    return bounded
+    Raises:
+        TaskTimeout: the block took too long.
+    """
+    limit = asyncio.timeout(deadline - time.monotonic())
+    try:
+        async with limit:
+            yield
+    except TimeoutError as raised:
+        if limit.expired():
+            # The traceback of the cancellation ends where the task was. In the first versions of
+            # Python 3.11, the cancellation is the context of the error, not its cause.
+            cancelled = raised.__cause__ or raised.__context__ or raised
+            raise error().with_traceback(cancelled.__traceback__) from None
+        raise
 
 
 def _interrupt(thread: int, error: type[BaseException] | None) -> None:

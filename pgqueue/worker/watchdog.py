@@ -5,7 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
@@ -46,20 +46,31 @@ class Watched(Protocol):
         """Cut the connection that it waits on, if there is one."""
 
 
+class SaysWell(Protocol):
+    """The object that tells others that this process is well."""
+
+    def say_well(self) -> None:
+        """Tell it now."""
+
+
 class Watchdog(Service):
     """Checks all watched services once a second.
 
     Args:
-        on_well: called while no service is stuck.
+        wellness: tells that this process is well, while no service is stuck.
     """
 
     def __init__(
-        self, watched: Iterable[Watched], *, on_well: Callable[[], None] = lambda: None
+        self, watched: Iterable[Watched] = (), *, wellness: SaysWell | None = None
     ) -> None:
         super().__init__()
         self._watched = list(watched)
-        self._on_well = on_well
+        self._wellness = wellness
         self._found: Counter[str] = Counter()
+
+    def watch(self, *watched: Watched) -> None:
+        """Check these services, too. Call it before the start."""
+        self._watched += watched
 
     @property
     def stuck(self) -> list[str]:
@@ -79,6 +90,6 @@ class Watchdog(Service):
             signals.send(signals.worker_stuck, type(self), services=list(self._found))
             faulthandler.dump_traceback()
             os._exit(STATUS)
-        if not stuck:
-            self._on_well()
+        if not stuck and self._wellness:
+            self._wellness.say_well()
         return EVERY

@@ -126,7 +126,7 @@ class TestEditing:
     def test_writes_only_what_was_changed(self, editor: Client, monkeypatch: pytest.MonkeyPatch):
         # A worker does a tick while the form is checked.
         stored(cron="0 3 * * *", timezone="Europe/Berlin", next_at=NOON)
-        check = "pgqueue.tasks.scheduling.check"
+        check = "pgqueue.tasks.scheduling.check_schedule"
         tick = {"next_at": NOON + timedelta(days=1), "ticked_at": NOON}
         monkeypatch.setattr(check, lambda row: Schedule.objects.update(**tick))
 

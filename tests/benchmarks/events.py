@@ -208,7 +208,7 @@ def _fed_round(count: int) -> Round:
 def _fed() -> Iterator[None]:
     """Have a process follow the WAL."""
     names = settings().replication_slot, settings().publication
-    slots.make(session(), *names)
+    slots.make_feed(session(), *names)
     try:
         with worker.started(worker.command("pgqueue_replication"), **BY_WAL) as feed:
             feed.wait_until(lambda: bool(ask(SQL["is_fed"], {"slot": names[0]})[0]))
@@ -274,7 +274,7 @@ def _empty() -> None:
 
 def _make(name: str) -> None:
     with session().transaction():
-        groups.make(session(), name, partitions=1, position=0)
+        groups.make_group(session(), name, partitions=1, position=0)
 
 
 def _handled() -> int:

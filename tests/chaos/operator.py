@@ -78,7 +78,6 @@ def verbs() -> list[Callable[[], object]]:
         flows,
         groups,
         held,
-        keys,
         lease,
         live_counts,
         log,
@@ -191,7 +190,7 @@ def verbs() -> list[Callable[[], object]]:
             )
             named = str(attempt)
             backfill.record(connection, named, task="t", source="s", attempts=[attempt], total=1)
-            backfill.find(connection, named)
+            backfill.find_progress(connection, named)
             for _ in range(2):
                 with connection.transaction():
                     backfill.take(connection, named, limit=5)
@@ -278,7 +277,7 @@ def verbs() -> list[Callable[[], object]]:
         # What only a worker that traces asks.
         on_its_own(flows.origins, 1, 1, limit=5)
         on_its_own(run_statistics.forget)
-        on_its_own(keys.by_key, "odd", bound=10)
+        on_its_own(live_counts.by_key, "odd", bound=10)
         on_its_own(lookup.may_read)
 
     def look_at_flows() -> None:
@@ -332,7 +331,7 @@ def verbs() -> list[Callable[[], object]]:
                 name=name,
                 defaults={"task": task, "every": SECOND, "args": [NOBODY], "channel": "odd"},
             )
-        on_its_own(schedule.find, "known")
+        on_its_own(schedule.find_schedule, "known")
         yearly = schedule.DeclaredSchedule(
             "yearly", tasks.plain.name, "0 0 1 1 *", None, "UTC", "[]", "{}", "once", "allow"
         )
@@ -456,7 +455,7 @@ def verbs() -> list[Callable[[], object]]:
         named = ("odd", "odd")
         with closing(connect("default", name="operator")) as connection:
             slots.drop(connection, *named)
-            slots.make(connection, *named)
+            slots.make_feed(connection, *named)
             replication.take_over(connection, "odd")
             replication.unseen(connection, [1, 2])
             readers.tell(connection)

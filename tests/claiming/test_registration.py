@@ -132,9 +132,9 @@ def test_a_beat_says_for_how_long_no_thread_has_been_free(connection: Connection
     info = WorkerInfo(
         host="", pid=1, started_at=datetime.now(UTC), channels=None, excluded=(), info={}
     )
-    busy = Registration(info, notify_for=timedelta(seconds=20), busy_for=lambda: 600.0)
+    busy = Registration(info, notify_for=timedelta(seconds=20))
     busy.register(connection)
 
-    busy.beat(connection)
+    busy.beat(connection, busy_for=600.0)
 
     assert Worker.objects.get().info["busy_for"] == 600

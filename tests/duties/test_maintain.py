@@ -312,7 +312,7 @@ def test_partitions_of_the_log_are_made_and_dropped(connection: Connection, sett
     for number, ago in enumerate((10, 8, 6, 4)):
         logged(connection, (number + 1) * SIZE - 1, ago=ago * HOUR)
     with connection.transaction():
-        groups.make(connection, "slow", partitions=1, position=5)
+        groups.make_group(connection, "slow", partitions=1, position=5)
 
     while_it_is_slow = did()["partitions"]
     groups.delete(connection, "slow")

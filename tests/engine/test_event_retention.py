@@ -76,7 +76,7 @@ def leftovers(connection: Connection) -> list[str]:
 def group(connection: Connection, name: str, *positions: int) -> None:
     """Have a group whose partitions are at these positions."""
     with connection.transaction():
-        groups.make(connection, name, partitions=len(positions), position=0)
+        groups.make_group(connection, name, partitions=len(positions), position=0)
     move(connection, name, *positions)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pgqueue.engine import keys
-from pgqueue.engine.keys import KeySeen
+from pgqueue.engine import live_counts
+from pgqueue.engine.live_counts import KeySeen
 from tests.factories import Connection, enqueue, hold, insert, schedule
 
 
 def seen(connection: Connection, **bounds: str) -> list[KeySeen]:
-    return keys.by_key(connection, "mail", bound=100, **bounds)
+    return live_counts.by_key(connection, "mail", bound=100, **bounds)
 
 
 def test_each_message_is_counted_once_by_what_it_does(connection: Connection) -> None:
@@ -40,6 +40,6 @@ def test_a_bound_cuts_off_the_last_keys(connection: Connection) -> None:
     for key in ("a", "b", "c"):
         enqueue(connection, 2, channel="mail", key=key)
 
-    found = keys.by_key(connection, "mail", bound=3)
+    found = live_counts.by_key(connection, "mail", bound=3)
 
     assert found == [KeySeen("a", 0, 2, 0), KeySeen("b", 0, 1, 0)]

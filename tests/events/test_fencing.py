@@ -65,7 +65,7 @@ def dead_letters(connection: Connection) -> int:
 def test_a_cursor_is_not_moved_back_by_a_commit_or_a_failure(connection: Connection) -> None:
     reader = uuid4()
     with connection.transaction():
-        engine.make(connection, "g", partitions=1, position=0)
+        engine.make_group(connection, "g", partitions=1, position=0)
     engine.take(connection, "g", reader, held=[])
     assert engine.commit(connection, "g", 0, reader, upto=5)
     failed = {"failures": 1, "error": "e", "retry_after": timedelta()}

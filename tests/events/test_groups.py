@@ -848,7 +848,7 @@ class TestADeclaration:
             """Say what it was."""
             return event
 
-        assert consumers.find("g") is handle
+        assert consumers.find_consumer("g") is handle
         assert consumers.declared() == [handle]
         assert handle(5) == 5
         assert (handle.__name__, handle.__doc__) == ("handle", "Say what it was.")
@@ -864,7 +864,7 @@ class TestADeclaration:
             def other(event: Any) -> None:
                 pass
 
-        assert consumers.find("g") is handle
+        assert consumers.find_consumer("g") is handle
 
     def test_again_as_its_module_is_reloaded_replaces_the_first(self) -> None:
         def declare() -> Consumer:
@@ -877,7 +877,7 @@ class TestADeclaration:
         declare()
         second = declare()
 
-        assert consumers.find("g") is second
+        assert consumers.find_consumer("g") is second
 
     def test_of_what_can_not_be_called_is_refused(self) -> None:
         with pytest.raises(InvalidGroup, match="can't be called"):

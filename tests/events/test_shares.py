@@ -38,7 +38,7 @@ def test_each_reader_has_its_share_however_they_come(
     connection: Connection, partitions: int, count: int
 ) -> None:
     with connection.transaction():
-        groups.make(connection, "g", partitions=partitions, position=0)
+        groups.make_group(connection, "g", partitions=partitions, position=0)
     present: list[Reader] = []
 
     for _ in range(count):
@@ -60,7 +60,7 @@ def test_what_a_reader_had_that_died_is_shared_once_it_was_silent_for_a_lease(
     connection: Connection,
 ) -> None:
     with connection.transaction():
-        groups.make(connection, "g", partitions=4, position=0)
+        groups.make_group(connection, "g", partitions=4, position=0)
     present = [Reader(connection, uuid4()) for _ in range(3)]
     for _ in range(2):
         for each in present:
@@ -86,7 +86,7 @@ def test_what_a_dead_reader_has_until_far_in_the_future_is_shared_after_a_lease(
 ) -> None:
     """The server's clock was an hour ahead while that reader lived."""
     with connection.transaction():
-        groups.make(connection, "g", partitions=4, position=0)
+        groups.make_group(connection, "g", partitions=4, position=0)
     dead, alive = Reader(connection, uuid4()), Reader(connection, uuid4())
     dead.rebalance()
     assert len(dead.held) == 4

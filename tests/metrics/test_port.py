@@ -12,7 +12,7 @@ from datetime import timedelta
 from multiprocessing import Pipe
 from time import monotonic
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 import urllib3
@@ -25,8 +25,9 @@ from pgqueue.engine.run_statistics import BUCKETS, Counts
 from pgqueue.metrics import port as module
 from pgqueue.metrics.port import Port
 from pgqueue.models import Worker
+from pgqueue.worker.health import Reporter
 from pgqueue.worker.parent import SupervisorPipe
-from pgqueue.worker.report import Gathered, ProcessReport, Reporter, Reports, WorkerSnapshot
+from pgqueue.worker.report import Gathered, ProcessReport, Reports, WorkerSnapshot
 from tests import jobs
 from tests.eventually import eventually
 from tests.processes import Process, manage, worker
@@ -295,9 +296,9 @@ class TestAReporter:
 
     def test_tells_counts_once_and_again_when_they_have_changed(self, pipe: Any) -> None:
         totals = [_counts("a", 1), _counts("b", 1)]
-        reporter = Reporter(
-            SupervisorPipe(pipe[1]), lambda: ProcessReport(claims=1, at=0), lambda: totals
-        )
+        state, tally = Mock(), Mock(totals=lambda: totals)
+        state.report.return_value = ProcessReport(claims=1, at=0)
+        reporter = Reporter(SupervisorPipe(pipe[1]), state, tally)
 
         reporter.tick()
         first = list(received(pipe[0]))
@@ -319,7 +320,9 @@ class TestAReporter:
     def test_keeps_what_a_full_pipe_had_no_room_for_and_never_waits(self, pipe: Any) -> None:
         names = [f"task {number}" for number in range(3000)]
         totals = [_counts(each, 1) for each in names]
-        reporter = Reporter(SupervisorPipe(pipe[1]), lambda: ProcessReport(at=0), lambda: totals)
+        state, tally = Mock(), Mock(totals=lambda: totals)
+        state.report.return_value = ProcessReport(at=0)
+        reporter = Reporter(SupervisorPipe(pipe[1]), state, tally)
         reports = Reports()
 
         while len(reports.runs) < len(names):

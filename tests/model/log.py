@@ -605,7 +605,7 @@ class Machine(RuleBasedStateMachine):
     def make(self, partitions: int, position: int) -> None:
         with self.observer.transaction():
             given = {"partitions": partitions, "position": position}
-            assert groups.make(self.observer, GROUP, **given) == partitions
+            assert groups.make_group(self.observer, GROUP, **given) == partitions
         self.place = {number: Place(position, position) for number in range(partitions)}
 
     def is_blocked(self, verb: Callable[[], bool]) -> bool:

@@ -180,7 +180,7 @@ class TestMake:
             options["assume_role"] = role
             with pytest.raises(CommandError, match="made by the owner of the tables"):
                 told("--make")
-            slots.make(connection, slot, "tests")
+            slots.make_feed(connection, slot, "tests")
             replication.drop_slot(connection, slot)
             with pytest.raises(CommandError, match="a slot by a role with REPLICATION"):
                 told("--make")
@@ -238,7 +238,7 @@ def test_a_slot_that_has_to_wait_says_for_what(
         other.execute("SELECT pg_current_xact_id()")
         connection.execute("SET statement_timeout = '300ms'")
         with pytest.raises(slots.FeedUnavailable, match="waits for earlier transactions"):
-            slots.make(connection, slot, "tests")
+            slots.make_feed(connection, slot, "tests")
 
 
 def test_a_database_that_can_not_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,7 +283,7 @@ class TestASlot:
             if by_hand:
                 replication.make_publication(connection, "tests")
             else:
-                slots.make(connection, slot, "tests")
+                slots.make_feed(connection, slot, "tests")
             publish("order.paid", 2)
             if not runs:
                 running.enter_context(feeding(waits=False))
@@ -318,7 +318,7 @@ class TestASlot:
     ) -> None:
         connection.execute("ALTER PUBLICATION tests DROP TABLE pgqueue_event_inbox")
 
-        for verb in (slots.as_it_should_be, slots.make):
+        for verb in (slots.as_it_should_be, slots.make_feed):
             with pytest.raises(FeedUnavailable, match="pgqueue_event_inbox"):
                 verb(connection, slot, "tests")
 

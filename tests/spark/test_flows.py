@@ -309,7 +309,7 @@ def flows_of(
         until=until,
     )
     try:
-        return flows.make(material).tables
+        return flows.make_flows(material).tables
     finally:
         ended.unpersist()
 

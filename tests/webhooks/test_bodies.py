@@ -151,7 +151,7 @@ def test_what_is_no_body_is_refused(made: Any, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("name", ["os.system", "nowhere.at_all", f"{__name__}.event", "x"])
 def test_only_what_is_declared_is_called(name: str) -> None:
     with pytest.raises(InvalidWebhook, match="declared"):
-        bodies.find(name)
+        bodies.find_serializer(name)
 
 
 @pytest.mark.parametrize("given", [lambda events: ("", ""), print, 7, str])

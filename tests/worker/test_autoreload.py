@@ -6,6 +6,8 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,8 @@ def requests() -> list[bool]:
 @pytest.fixture
 def autoreload(requests: list[bool]) -> Autoreload:
     """Of a process that began a minute ago."""
-    return Autoreload(lambda: requests.append(True), since=time.time() - 60)
+    stop: Any = SimpleNamespace(add=lambda: requests.append(True))
+    return Autoreload(stop, since=time.time() - 60)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.failures import refused_connection
 from pgqueue.worker.leases import Leases
 from pgqueue.worker.settler import Settler
+from pgqueue.worker.wakeups import FetcherWakeup, Wakeups
 from pgqueue.worker.worker import Worker
 from tests import jobs
 from tests.eventually import eventually
@@ -116,28 +117,28 @@ class TestASettlerWithoutAConnection:
         pipeline = worker._pipeline
         assert pipeline
 
-        before = pipeline.fetcher._may_claim()
+        before = pipeline.fetcher._settler.is_connected
         pipeline.settler._connect()
-        after = pipeline.fetcher._may_claim()
+        after = pipeline.fetcher._settler.is_connected
         pipeline.settler.finish()
+        pipeline.fetcher.finish()
+        worker._main_session.close()
         worker._requests.close()
 
         assert (before, after) == (False, True)
 
     def test_keeps_messages_from_being_claimed(self) -> None:
+        wakeups = Wakeups(FetcherWakeup())
         settler = Settler(
             Session("default", name="settler"),
             Leases(),
             None,  # type: ignore[arg-type]  # it settles nothing here
-            on_settled=int,
-            on_delayed=int,
-            on_member_ended=int,
-            on_connected=lambda: fetcher.make_room(),
+            wakeups,
         )
         jobs.add.enqueue(1)
         refusal = psycopg.OperationalError("FATAL: too many connections for role")
-        with a_fetcher(Buffer(8, on_low=int), Leases()) as fetcher:
-            fetcher._may_claim = lambda: settler.is_connected
+        buffer = Buffer(8, wakeups.fetcher)
+        with a_fetcher(buffer, Leases(), wakeups=wakeups, settler=settler) as fetcher:
             with (
                 patch.object(own, "_open", side_effect=refusal),
                 pytest.raises(psycopg.OperationalError),

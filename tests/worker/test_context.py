@@ -8,6 +8,7 @@ from datetime import timedelta
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 from uuid import uuid4
 
 import psycopg
@@ -39,6 +40,7 @@ from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.timeouts import Timeouts
+from pgqueue.worker.wakeups import Wakeups
 from tests.eventually import eventually
 from tests.factories import claim
 
@@ -431,9 +433,10 @@ class TestDeferring:
             Session("default", name="test"),
             Leases(),
             Tally(),
-            on_settled=lambda: None,
-            on_delayed=lambda: told.append("delayed"),
-            on_member_ended=lambda: told.append("member ended"),
+            Wakeups(
+                Mock(wake=lambda: told.append("member ended")),
+                Mock(look_early=lambda: told.append("delayed")),
+            ),
         )
 
         settler.put(message, run(message))

@@ -73,7 +73,7 @@ def test_it_can_be_made_shorter(ends: list[int]) -> None:
 def test_it_asks_by_itself_how_long_there_is(ends: list[int]) -> None:
     # Who would say it may be waiting for the database.
     left: list[timedelta] = []
-    one = Deadline(time_left=lambda: left[0] if left else None)
+    one = Deadline(shutdown=Mock(time_left=lambda: left[0] if left else None))
     one.shorten(LATER)
 
     left.append(SOON)

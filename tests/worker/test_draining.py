@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -97,8 +98,8 @@ class TestARowThatCantBeClaimed:
         drain = Drain(
             Session("default", name="test"),
             WorkerConfig(database="default", threads=1, grace=timedelta(), drain=True),
-            is_busy=lambda: False,
-            on_drained=lambda: ends.append(1),
+            Mock(end_drained=lambda: ends.append(1)),
+            None,
         )
         with closing(connect("default", name="test")) as own:
             error = psycopg.errors.RaiseException("refused")

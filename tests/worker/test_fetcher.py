@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from django.db import connection
@@ -26,6 +26,8 @@ from pgqueue.states import State
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.fetcher import PAYLOADS, Fetcher
 from pgqueue.worker.leases import LeasedMessage, Leases
+from pgqueue.worker.settler import Settler
+from pgqueue.worker.wakeups import FetcherWakeup, Wakeups
 from tests.factories import Connection, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,7 +44,8 @@ def a_fetcher(
     *,
     listens: bool = False,
     excluded: Sequence[str] = (),
-    on_due_earlier: Callable[[], None] = int,
+    wakeups: Wakeups | None = None,
+    settler: Settler | None = None,
 ) -> Iterator[Fetcher]:
     """One that ticks when told to."""
     info = WorkerInfo(
@@ -58,11 +61,11 @@ def a_fetcher(
         ),
         buffer,
         leases,
+        settler or Mock(is_connected=True, put=lambda leased, ending: leases.drop(leased)),
+        wakeups or Wakeups(FetcherWakeup()),
         slots=8,
         poll_interval=timedelta(seconds=60),
-        give_back=leases.drop,
         listens=listens,
-        on_due_earlier=on_due_earlier,
     )
     try:
         yield fetcher
@@ -88,7 +91,7 @@ def test_large_payloads_are_claimed_a_few_at_a_time() -> None:
     for _ in range(10):
         store(connection, payloads=[text] * 20)
 
-    sizes = [len(taken) for taken in claims(Buffer(8, on_low=int), Leases())]
+    sizes = [len(taken) for taken in claims(Buffer(8, Mock()), Leases())]
 
     assert sum(sizes) == 200
     # The threads would have run more, but no more fits.
@@ -98,14 +101,14 @@ def test_large_payloads_are_claimed_a_few_at_a_time() -> None:
 def test_small_ones_are_claimed_by_the_thousand() -> None:
     store(connection, payloads=["{}"] * 5000)
 
-    sizes = [len(taken) for taken in claims(Buffer(8, on_low=int), Leases())]
+    sizes = [len(taken) for taken in claims(Buffer(8, Mock()), Leases())]
 
     assert sum(sizes) == 5000
     assert max(sizes) == 1000
 
 
 def test_naps_double_while_there_is_nothing_and_begin_again_behind_a_message() -> None:
-    with a_fetcher(Buffer(8, on_low=int), Leases()) as fetcher:
+    with a_fetcher(Buffer(8, Mock()), Leases()) as fetcher:
         idle = [fetcher.tick().total_seconds() for _ in range(8)]
         store(connection)
         found, after = fetcher.tick(), fetcher.tick()
@@ -115,11 +118,11 @@ def test_naps_double_while_there_is_nothing_and_begin_again_behind_a_message() -
 
 
 def test_room_that_is_made_while_it_is_looked_for_is_not_missed() -> None:
-    buffer = Buffer(8, on_low=int)
+    buffer = Buffer(8, Mock())
     with a_fetcher(buffer, Leases()) as fetcher:
 
         def room(most: int) -> int:
-            fetcher.make_room()  # as a thread does that takes just now
+            fetcher._wakeups.fetcher.make_room()  # as a thread does that takes just now
             return 0
 
         buffer.room = room  # type: ignore[method-assign]
@@ -133,12 +136,13 @@ class TestListening:
 
     @pytest.fixture
     def fetcher(self) -> Iterator[Fetcher]:
+        promoter = Mock(look_early=lambda: self.said.append("due earlier"))
         with a_fetcher(
-            Buffer(8, on_low=int),
+            Buffer(8, Mock()),
             Leases(),
             listens=True,
             excluded=["not ours"],
-            on_due_earlier=lambda: self.said.append("due earlier"),
+            wakeups=Wakeups(FetcherWakeup(), promoter),
         ) as fetcher:
             self.said: list[str] = []
             while not fetcher.is_idle:
@@ -189,7 +193,7 @@ class TestWhereALookIsExpensive:
     """See `turns`: a claim may leave fronts unseen, and says when it is time for them."""
 
     def test_a_nap_ends_when_it_is_time_for_one(self, looks_are_expensive: None) -> None:
-        buffer = Buffer(8, on_low=int)
+        buffer = Buffer(8, Mock())
         with a_fetcher(buffer, Leases(), listens=True) as fetcher:
             while fetcher.tick() < timedelta(seconds=1):
                 pass
@@ -226,7 +230,7 @@ def notify(text: str) -> None:
 
 def test_what_a_claim_brings_once_it_is_to_stop_is_given_back() -> None:
     store(connection, payloads=["{}"] * 3)
-    buffer, leases = Buffer(8, on_low=int), Leases()
+    buffer, leases = Buffer(8, Mock()), Leases()
     with a_fetcher(buffer, leases) as fetcher:
         fetcher.stop()
         fetcher.tick()
@@ -252,7 +256,7 @@ class TestHearingOfAChannel:
         return heard
 
     def test_claims_from_it_before_looking(self, heard: list[str]) -> None:
-        buffer = Buffer(8, on_low=int)
+        buffer = Buffer(8, Mock())
         with a_fetcher(buffer, Leases()) as fetcher:
             fetcher.tick()
             store(connection)
@@ -265,7 +269,7 @@ class TestHearingOfAChannel:
         assert len(buffer) == 1
 
     def test_looks_further_where_there_is_nothing(self, heard: list[str]) -> None:
-        buffer = Buffer(8, on_low=int)
+        buffer = Buffer(8, Mock())
         with a_fetcher(buffer, Leases()) as fetcher:
             fetcher.tick()
             store(connection, channel="other")
@@ -276,7 +280,7 @@ class TestHearingOfAChannel:
         assert len(buffer) == 1
 
     def test_goes_on_with_its_turns_where_it_is_at_them(self, heard: list[str]) -> None:
-        buffer = Buffer(8, on_low=int)
+        buffer = Buffer(8, Mock())
         store(connection, payloads=["{}"] * 20)
         with a_fetcher(buffer, Leases()) as fetcher:
             fetcher.tick()
@@ -286,7 +290,7 @@ class TestHearingOfAChannel:
         assert heard == []
 
     def test_looks_when_it_hears_of_several(self, heard: list[str]) -> None:
-        buffer = Buffer(8, on_low=int)
+        buffer = Buffer(8, Mock())
         with a_fetcher(buffer, Leases()) as fetcher:
             fetcher.tick()
             for channel in ("one", "two"):
@@ -301,7 +305,7 @@ class TestHearingOfAChannel:
         self, heard: list[str], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(claimer, "LOOK_AGAIN_COST", 1e6)
-        with a_fetcher(Buffer(8, on_low=int), Leases()) as fetcher:
+        with a_fetcher(Buffer(8, Mock()), Leases()) as fetcher:
             fetcher.tick()
             for _ in range(2):
                 fetcher.hear("default")

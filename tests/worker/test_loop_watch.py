@@ -11,16 +11,15 @@ import pytest
 
 from pgqueue import signals
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.eventloop import EventLoop
-from pgqueue.worker.loop_watch import LOOKS, LoopWatch
+from pgqueue.worker.eventloop import LOOKS, EventLoop, LoopWatch
 from tests.eventually import eventually
 from tests.hearing import heard
 
 
 @pytest.fixture
 def loop() -> Iterator[EventLoop]:
-    buffer = Buffer(1, on_low=Mock())
-    loop = EventLoop(1, buffer, Mock(), ended=Mock())
+    buffer = Buffer(1, Mock())
+    loop = EventLoop(1, buffer, Mock(), Mock())
     loop.start()
     yield loop
     buffer.close()

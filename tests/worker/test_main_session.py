@@ -44,7 +44,7 @@ def test_who_hands_back_as_he_retires_does_not_wait_for_ever(
         heard(signals.service_failed, "service") as failures,
     ):
         other.execute("LOCK TABLE pgqueue_message IN ACCESS EXCLUSIVE MODE")
-        handing_back = threads.submit(worker._try_to_hand_back, [LeasedMessage(claim, 0.0)])
+        handing_back = threads.submit(worker._releaser.try_to_release, [LeasedMessage(claim, 0.0)])
         eventually(lambda: worker._main_session.is_stuck)
         worker._watchdog.tick()
         has_done_so = handing_back.result(10)

@@ -138,7 +138,7 @@ def test_an_outage_while_it_waits_is_waited_for(empty: None) -> None:
 
     patched = patch.dict(connections["default"].settings_dict, PORT="1", HOST="/nowhere")
     try:
-        assert wait_until_migrated("default", session, requests, on_look=look)
+        assert wait_until_migrated("default", session, requests, wellness=Mock(say_well=look))
     finally:
         session.close()
         requests.close()

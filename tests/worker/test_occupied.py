@@ -7,11 +7,13 @@ from pathlib import Path
 from time import time
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from pgqueue.worker import occupied as module
-from pgqueue.worker.occupied import Occupied
+from pgqueue.worker import executor as module
+from pgqueue.worker.executor import Occupied
+from pgqueue.worker.pipeline import Pipeline
 from tests import jobs
 from tests.eventually import eventually
 from tests.metrics.test_port import answers, get
@@ -44,10 +46,11 @@ class TestSeconds:
         buffer.running = 1
         assert occupied.seconds() == 0
 
-    def test_are_those_of_a_blocked_loop_though_it_has_places(self, clock: SimpleNamespace) -> None:
-        buffer: Any = SimpleNamespace(taken=1, running=1)
+    def test_are_those_of_a_blocked_loop_though_it_has_places(self) -> None:
+        free, blocked = Mock(busy_for=lambda: 0.0), SimpleNamespace(blocked_for=30.0)
+        pipeline: Any = SimpleNamespace(executors=[free], _loop_watch=[blocked])
 
-        assert Occupied(100, buffer, blocked_for=lambda: 30.0).seconds() == 30
+        assert Pipeline.busy_for(pipeline) == 30
 
 
 @pytest.mark.slow

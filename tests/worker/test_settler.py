@@ -38,6 +38,7 @@ from pgqueue.worker import watchdog
 from pgqueue.worker.heartbeat import Heartbeat
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.settler import BATCH, Settler
+from pgqueue.worker.wakeups import Wakeups
 from tests.eventually import eventually
 from tests.factories import OVER, Connection, claim, refusing, run
 from tests.hearing import heard
@@ -93,9 +94,12 @@ def settler(leases: Leases, made_room: list[bool], let_others_go: list[bool]) ->
             session,
             leases,
             Tally(),
-            on_settled=lambda: made_room.append(True),
-            on_delayed=lambda: None,
-            on_member_ended=lambda: let_others_go.append(True),
+            Wakeups(
+                Mock(
+                    make_room=lambda: made_room.append(True),
+                    wake=lambda: let_others_go.append(True),
+                )
+            ),
         )
         yield settler
         settler.stop()
@@ -404,6 +408,8 @@ class TestBesideACancelThatIsOpen:
         self, settler: Settler, operator: Connection, leased: Any, made_room: list[bool]
     ) -> None:
         (locked,) = leased(1)
+        settler.tick()
+        made_room.clear()  # by the new connection
 
         with operator.transaction():
             cancel.cancel(operator, [locked.claim.id])

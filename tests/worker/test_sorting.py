@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from unittest.mock import Mock
 from uuid import uuid4
 
 import pytest
@@ -28,7 +29,7 @@ def leased(task: str, options: bytes | None = None) -> LeasedMessage:
 
 @pytest.fixture
 def buffers() -> tuple[Buffer, Buffer]:
-    return Buffer(8, on_low=int), Buffer(1000, on_low=int)
+    return Buffer(8, Mock()), Buffer(1000, Mock())
 
 
 @pytest.mark.parametrize(

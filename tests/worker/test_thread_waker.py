@@ -7,18 +7,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from unittest.mock import Mock
 
 import pytest
 
 from pgqueue.worker.buffer import Buffer
-from pgqueue.worker.thread_waker import ThreadWaker
+from pgqueue.worker.threads import ThreadWaker
 from tests.eventually import eventually
 
 
 @contextmanager
 def at_work(seconds: float, *, count: int) -> Iterator[tuple[Buffer, set[int]]]:
     """Have eight threads take; yield what they take from, and who took something."""
-    buffer = Buffer(8, on_low=int, on_put=lambda: waker.wake())
+    buffer = Buffer(8, Mock())
     waker = ThreadWaker(buffer)
     took: set[int] = set()
 

@@ -15,6 +15,7 @@ from psycopg import OperationalError
 from psycopg.errors import ReadOnlySqlTransaction
 
 from pgqueue import signals
+from pgqueue.claiming.run_counts import Tally
 from pgqueue.database import connections as module_of_connections
 from pgqueue.database.connections import Session
 from pgqueue.models import History, Message
@@ -25,8 +26,9 @@ from pgqueue.worker import watchdog
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.eventloop import EventLoop
-from pgqueue.worker.leases import LeasedMessage
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.main_session import MainSession
+from pgqueue.worker.releasing import Releaser
 from pgqueue.worker.threads import Threads
 from pgqueue.worker.watchdog import Watchdog
 from pgqueue.worker.worker import Worker
@@ -161,7 +163,8 @@ class TestTheWatchdog:
     def test_says_that_all_is_well_while_none_is_stuck(self) -> None:
         said: list[bool] = []
         silent = Silent(helps=False)
-        dog = Watchdog([silent], on_well=lambda: said.append(silent.is_stuck))
+        well = Mock(say_well=lambda: said.append(silent.is_stuck))
+        dog = Watchdog([silent], wellness=well)
 
         dog.tick()
         silent.is_stuck = False
@@ -173,11 +176,11 @@ class TestTheWatchdog:
     @pytest.mark.parametrize("kind", ["threads", "loop"])
     def test_finds_a_thread_that_died_in_what_runs_tasks(self, kind: str) -> None:
         run = Mock(side_effect=SystemExit)
-        buffer = Buffer(1, on_low=Mock())
+        buffer = Buffer(1, Mock())
         executor = (
-            Threads(1, buffer, run=run, ended=Mock())
+            Threads(1, buffer, Mock(run=run), Mock())
             if kind == "threads"
-            else EventLoop(1, buffer, Mock(begin=run), ended=Mock())
+            else EventLoop(1, buffer, Mock(begin=run), Mock())
         )
         before = executor.is_stuck
         executor.start()
@@ -191,8 +194,8 @@ class TestTheWatchdog:
     def test_finds_a_loop_that_fails_again_and_again(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        buffer = Buffer(1, on_low=Mock())
-        executor = EventLoop(1, buffer, Mock(), ended=Mock())
+        buffer = Buffer(1, Mock())
+        executor = EventLoop(1, buffer, Mock(), Mock())
         loop = executor._loop
         run = loop.run_forever
 
@@ -315,11 +318,11 @@ def test_what_a_read_only_server_does_not_take_back_another_does() -> None:
     with session.connected() as connection:
         leased = [LeasedMessage(claim, claimed=0) for claim in run(connection)]
         connection.execute("SET default_transaction_read_only = on")
-    stopping = Mock(_main_session=session, _released=0)
+    releaser = Releaser(session, Leases(), Tally())
 
     with pytest.raises(ReadOnlySqlTransaction):
-        Worker._hand_back(stopping, leased)
-    Worker._hand_back(stopping, leased)
+        releaser.release(leased)
+    releaser.release(leased)
 
     session.close()
     assert Message.objects.get().state == State.READY

@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 
 from pgqueue.engine.groups import GroupState
 from pgqueue.events import groups
-from pgqueue.events.consumers import STARTS, declared, find
+from pgqueue.events.consumers import STARTS, declared, find_consumer
 from pgqueue.events.consuming import GroupReader
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.management import arguments
@@ -88,7 +88,7 @@ def _state(state: GroupState) -> str:
 def _run(options: Mapping[str, Any]) -> str:
     consumers = []
     for name in dict.fromkeys(options["groups"]):
-        consumer = find(name)
+        consumer = find_consumer(name)
         if consumer is None:
             known = ", ".join(each.name for each in declared()) or "none"
             raise CommandError(
@@ -119,7 +119,7 @@ def _run(options: Mapping[str, Any]) -> str:
 
 
 def _make(options: Mapping[str, Any]) -> str:
-    consumer = find(options["group"])
+    consumer = find_consumer(options["group"])
     given: dict[str, Any] = {"partitions": 1, "start": "now", "database": options["database"]}
     if consumer:
         given |= {"partitions": consumer.partitions, "start": consumer.start}

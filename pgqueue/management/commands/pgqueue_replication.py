@@ -25,7 +25,7 @@ from pgqueue.management.databases import database_of
 from pgqueue.replication import slots
 from pgqueue.replication.feed import WalFeed
 from pgqueue.values.names import AT_START
-from pgqueue.worker.logs import configure_logging
+from pgqueue.worker.process import configure_logging
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 
 LOOK = timedelta(seconds=1)
@@ -79,7 +79,7 @@ class Command(QueueCommand):
 
 
 def _make(connection: Connection, options: Mapping[str, Any]) -> str:
-    made = slots.make(connection, settings().replication_slot, settings().publication)
+    made = slots.make_feed(connection, settings().replication_slot, settings().publication)
     if options["format"] == "json":
         return json.dumps({"made": list(made)})
     return f"Made {' and '.join(made)}." if made else "Both exist."

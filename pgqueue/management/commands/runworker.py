@@ -16,7 +16,7 @@ from pgqueue.threads.service import Service
 from pgqueue.values.names import AT_START
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.deadline import OVERRUN, STATUS, bound_interpreter_exit, exit_at_once
-from pgqueue.worker.logs import configure_logging
+from pgqueue.worker.process import configure_logging
 from pgqueue.worker.stopping import SIGNALS, ending_on_signals
 from pgqueue.worker.supervisor import Supervisor
 from pgqueue.worker.worker import Worker
@@ -191,8 +191,8 @@ class Command(BaseCommand):
         threads = defaults.threads if options["threads"] is None else options["threads"]
         if options["coroutines"] and not threads:
             raise CommandError("--async needs --threads, 1 or more: for tasks that don't await.")
-        cluster.check(options, threads)
-        port.check(options)
+        cluster.check_cluster_options(options, threads)
+        port.check_port_options(options)
         if not threads and not options["duties"]:
             raise CommandError("--threads 0 with --no-duties would do nothing.")
         if options["replication"] and not defaults.fed_by:

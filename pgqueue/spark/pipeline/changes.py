@@ -35,7 +35,7 @@ COLUMNS = (
 )
 
 
-def make(given: Material) -> Made:
+def make_changes(given: Material) -> Made:
     """Make the tables change_points and task_durations."""
     found = spread(collected(durations(given.runs, given)), {"runs": {"p50_s": 0.5}})
     points, lasted = changes(found, given.period)

@@ -17,7 +17,7 @@ TASKS = 10
 """The most tasks named for an error."""
 
 
-def make(given: Material) -> Made:
+def make_errors(given: Material) -> Made:
     """Make the table errors."""
     rows = collected(errors(given.runs))
     for name in ("first_at", "last_at"):

@@ -44,7 +44,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 Row = Mapping[str, Any]
 
 
-def make(given: Material) -> Made:
+def make_flows(given: Material) -> Made:
     """Make the tables flows, flow_tasks and flow_paths."""
     members = _members(given)
     if members.isEmpty():

@@ -27,7 +27,7 @@ BAND = (0.1, 0.9)
 COLUMNS = ("at", "kind", "backlog", "low", "high")
 
 
-def make(given: Material) -> Made:
+def make_forecast(given: Material) -> Made:
     """Make the table forecast; for an export an empty one, since its backlog is unknown."""
     if not given.has_live:
         return Made({"forecast": nothing()})

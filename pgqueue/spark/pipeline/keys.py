@@ -23,7 +23,7 @@ REST = -1
 """The number that stands for all other keys of a channel."""
 
 
-def make(given: Material) -> Made:
+def make_keys(given: Material) -> Made:
     """Make the table noisiest_keys."""
     noisy = collected(noisiest_keys(given.runs))
     return Made({"noisiest_keys": table(noisy, collected(beside(given.runs, noisy, given.exact)))})

@@ -26,7 +26,7 @@ DEFAULT: Mapping[str, Objective] = MappingProxyType({"": Objective(60.0)})
 """The objective of each channel; "" is for all other channels."""
 
 
-def make(given: Material) -> Made:
+def make_objectives(given: Material) -> Made:
     """Make the tables slo and slo_burn."""
     hours = collected(by_hour(given.runs, given.objectives))
     slo, burn = tables(hours, given.objectives)

@@ -22,7 +22,7 @@ COLUMNS = (
 _COUNTS = ("arrived", "ended", "failed_attempts", "due", "begun", "started", "finished")
 
 
-def make(given: Material) -> Made:
+def make_over_time(given: Material) -> Made:
     """Make the table over_time."""
     found = over_time(given.attempts, given.period, exact=given.exact)
     return Made({"over_time": table(collected(found), given.period)})

@@ -42,7 +42,7 @@ SUMMARY = (
 _COUNTS = ("messages", *OUTCOMES, "retried", "lost", "run_total_s")
 
 
-def make(given: Material) -> Made:
+def make_rates(given: Material) -> Made:
     """Make the tables summary, by_channel, by_task, by_hour, by_key and slowest_tasks."""
     parts = collected(rates(given.runs, exact=given.exact))
     summary = rolled_up(parts)

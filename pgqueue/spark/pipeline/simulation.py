@@ -48,7 +48,7 @@ class Window(NamedTuple):
     until: datetime
 
 
-def make(given: Material) -> Made:
+def make_simulation(given: Material) -> Made:
     """Make the table what_if, and the fact simulation."""
     within = window(given.tables["over_time"], given.period.width)
     rows = collected(arrivals(given.attempts, within)) if within else None

@@ -27,7 +27,7 @@ COLUMNS = (
 )
 
 
-def make(given: Material) -> Made:
+def make_storms(given: Material) -> Made:
     """Make the table retry_storms."""
     counted = collected(retries(given.attempts, given.period))
     return Made({"retry_storms": storms(counted, given.period)})

@@ -60,7 +60,7 @@ class LogStage(Stage):
         """Start a process that follows the WAL, or the first of them stands by."""
         self.environment["PGQUEUE_FEED"] = "wal"
         with closing(self.server.connect()) as connection:
-            slots.make(connection, SLOT, SLOT)
+            slots.make_feed(connection, SLOT, SLOT)
         name = f"feed-{len(self.others)}"
         feed = self._process(name, ["-m", "manage", "pgqueue_replication"], port, {}, None)
         self.others.append(feed)

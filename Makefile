@@ -124,6 +124,7 @@ bench-peers: $(PEERS_INSTALLED)
 # tutorial; all other code in the pages is run by the suite.
 docs: $(INSTALLED_ALL)
 	$(RUN) docs/_extensions/settings_table.py
+	$(RUN) docs/_extensions/options_tables.py
 	$(VENV)/bin/sphinx-build -W --keep-going -n -q -c docs . build/docs
 	$(RUN) -m pytest -m docs tests/docs
 

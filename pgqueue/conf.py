@@ -19,7 +19,7 @@ from pgqueue.options.retries import (
     declare,
 )
 from pgqueue.options.schedules import Entry, as_entries
-from pgqueue.options.webhook_options import Endpoints, as_endpoints
+from pgqueue.options.webhook_defaults import Endpoints, as_endpoints
 from pgqueue.redaction import FIELDS, as_fields
 from pgqueue.states import Outcome
 from pgqueue.values.error_words import hint, shown

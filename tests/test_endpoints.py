@@ -15,11 +15,10 @@ from pgqueue.options.retries import Delays, Exponential
 from pgqueue.options.webhook_options import (
     as_headers,
     as_secret,
-    as_url,
     key_of,
     new_secret,
-    parsed,
 )
+from pgqueue.options.webhook_urls import as_url, parsed
 
 
 def test_nothing_need_be_set() -> None:

@@ -39,12 +39,12 @@ from pgqueue.engine import dispatch
 from pgqueue.events import consumers, groups, growth, subscribing, subscriptions, typed
 from pgqueue.events.consuming import GroupReader
 from pgqueue.models import Group, History, Message, Subscription, Webhook
+from pgqueue.options import serializers
 from pgqueue.options.filters import Filter
 from pgqueue.sse import StreamedMessage
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import declaration, scheduling
 from pgqueue.testing import run_all
-from pgqueue.webhooks import bodies
 from tests.brokers import Redis
 from tests.docs.blocks import Block, blocks, pages
 from tests.docs.shop import install_shop
@@ -470,7 +470,7 @@ def test_the_code_that_moves_from_an_outbox_publishes_and_listens(
 def test_the_webhooks_of_the_guide_post_what_it_says(
     subscribed: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bodies, "_declared", {})
+    monkeypatch.setattr(serializers, "_declared", {})
     text = (GUIDE / "webhooks.md").read_text()
     _, _, of_settings = text.partition("## Settings")
     (given,) = re.findall(r"^```python\n(.*?)^```", of_settings, re.M | re.S)

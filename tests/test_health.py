@@ -746,7 +746,7 @@ class TestTheFeed:
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with by_wal(), slot_made():
-            monkeypatch.setattr(health, "UNFOLLOWED_WAL", 1)
+            monkeypatch.setattr(health.log, "UNFOLLOWED_WAL", 1)
             before = check("feed").status
             write_wal(connection)
             eventually(lambda: check("feed").status == Status.FAILING)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import assert_type
 
-from pgqueue import TaskContext, task
+from pgqueue import TaskContext, subscribe, task, webhooks
+from pgqueue.events import subscriptions
 
 
 @task
@@ -39,3 +40,16 @@ def what_is_enqueued_fits_the_function() -> None:
 
     add.enqueue("x")  # type: ignore[arg-type]
     told.enqueue()  # type: ignore[call-arg]
+
+
+def an_option_of_a_subscription_has_its_name_and_its_type() -> None:
+    subscribe("order.*", batch=2, split_by="{key}", channel="mail", max_attempts=3)
+    subscriptions.create("a", add, topics=["order.*"], start="beginning", expires_after=60)
+    webhooks.create("a", "https://example.com/", gzip=False, timeout=3, where={"total__gte": 1})
+
+    subscribe("order.*", split_by=1)  # type: ignore[arg-type]
+    subscribe("order.*", splitby="{key}")  # type: ignore[call-arg]
+    subscriptions.create("a", add, batch="2")  # type: ignore[arg-type]
+    subscriptions.create("a", add, priority=1)  # type: ignore[call-arg]
+    webhooks.create("a", "https://example.com/", gzip="no")  # type: ignore[arg-type]
+    webhooks.create("a", "https://example.com/", key="a")  # type: ignore[call-arg]

@@ -12,10 +12,10 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.codec.json_text import refuse
 from pgqueue.conf import settings
 from pgqueue.events import groups
-from pgqueue.events.consumers import parse_start
 from pgqueue.exceptions import InvalidFilter, InvalidGroup
 from pgqueue.options.filters import as_pattern
-from pgqueue.tasks.options import as_json
+from pgqueue.options.starts import parse_start
+from pgqueue.values.json_checks import as_json
 
 STARTS = _("now, beginning, a position, or a time such as 2026-11-24T08:30:00Z.")
 

@@ -88,7 +88,10 @@ class KeyState:
             )
 
     def _limits(self) -> Iterator[str]:
-        now = timezone.now()
+        yield from self._limits_of_channel()
+        yield from self._limits_of_key()
+
+    def _limits_of_channel(self) -> Iterator[str]:
         if self.of_channel and (most := self.of_channel.max_running):
             running = _running(self.channel.name, most)
             if running >= most:
@@ -96,11 +99,13 @@ class KeyState:
                     "The channel as a whole is saturated: %(running)s of its messages run, and "
                     "%(most)s may (max_running)."
                 ) % {"running": running, "most": most}
-        if self.gate and self.gate.wake_at and self.gate.wake_at > now:
+        if self.gate and self.gate.wake_at and self.gate.wake_at > timezone.now():
             yield format_html(
                 _("The rate of the channel as a whole lets the next one start at {}."),
                 _moment(self.gate.wake_at),
             )
+
+    def _limits_of_key(self) -> Iterator[str]:
         policy = self.policy
         if policy and policy.max_running and self.counted.running >= policy.max_running:
             yield _(

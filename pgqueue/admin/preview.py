@@ -137,24 +137,27 @@ def _of_keys(policy: Policy) -> Iterator[str]:
     if (most := policy.max_running) is not None:
         yield from _running(seen, most)
     if policy.rate is not None:
-        longest = max(seen, key=lambda each: each.ready, default=None)
-        if longest and longest.ready:
-            yield _(
-                "The longest backlog, %(ready)s ready messages of the key %(key)s, takes %(time)s "
-                "at this rate."
-            ) % {
-                "ready": grouped(longest.ready),
-                "key": longest.key,
-                "time": _time_of(policy, longest.ready),
-            }
-        else:
-            yield _("No key has a backlog.")
+        yield _longest(policy, seen)
     if policy.max_size is not None:
         yield from _full(seen, policy)
     if policy.weight is not None:
         yield _(
             "At each turn so many messages of a key are started, where others have one: %s."
         ) % (policy.weight)
+
+
+def _longest(policy: Policy, seen: Sequence[KeySeen]) -> str:
+    longest = max(seen, key=lambda each: each.ready, default=None)
+    if longest is None or not longest.ready:
+        return _("No key has a backlog.")
+    return _(
+        "The longest backlog, %(ready)s ready messages of the key %(key)s, takes %(time)s "
+        "at this rate."
+    ) % {
+        "ready": grouped(longest.ready),
+        "key": longest.key,
+        "time": _time_of(policy, longest.ready),
+    }
 
 
 def _running(seen: Sequence[KeySeen], most: int) -> Iterator[str]:

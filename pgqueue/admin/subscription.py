@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django import forms
 from django.contrib import admin
@@ -24,32 +24,56 @@ from pgqueue.admin.fields import STARTS, PositionField, TopicsField
 from pgqueue.conf import settings
 from pgqueue.engine import dispatch
 from pgqueue.events import groups, subscriptions
-from pgqueue.events.subscribing import MOST_EVENTS, checked_name, checked_params
 from pgqueue.exceptions import PGQueueError
 from pgqueue.models import Subscription, Webhook
 from pgqueue.models.subscription import SEEN_FOR, SubscriptionQuerySet
-from pgqueue.options.filters import Filter, as_place
+from pgqueue.options.records import Option, Record, in_section
+from pgqueue.options.subscription_options import OPTIONS, checked_name
 from pgqueue.tasks import redacting, scheduling
-from pgqueue.values.names import KEY_LIMIT, as_channel
-from pgqueue.values.number_checks import as_count, as_duration
+from pgqueue.values.names import as_channel
+from pgqueue.values.number_checks import as_count
 
-RULE = ("topics", "where", "predicate", "params")
-MESSAGE = ("task", "channel", "key", "ordered", "batch", "split_by")
+F = TypeVar("F", bound="type[SubscriptionForm]")
+
+RULE = in_section(OPTIONS, "filter")
+MESSAGE = ("task", *in_section(OPTIONS, "messages"))
+EXPIRY = in_section(OPTIONS, "expiry")
 NEW: Any = (
-    (None, {"fields": ("name", *RULE, "start")}),
+    (None, {"fields": ("name", *RULE, *in_section(OPTIONS, "start"))}),
     (_("Messages"), {"fields": MESSAGE}),
-    (_("Expiry"), {"fields": ("expires_after",)}),
+    (_("Expiry"), {"fields": EXPIRY}),
 )
 THERE: Any = (
     (None, {"fields": ("name", *RULE, "paused")}),
     (_("Messages"), {"fields": (*MESSAGE, "priority", "max_attempts")}),
-    (_("Expiry"), {"fields": ("expires_after", "expires_at")}),
+    (_("Expiry"), {"fields": (*EXPIRY, "expires_at")}),
 )
 PLACE: Any = (_("Progress"), {"fields": ("state", "position", "seen_at", "created_at")})
 SHOWN = {"topics": "shown_topics", "where": "conditions", "params": "shown_params"}
 NOT_EDITED = ("expires_at", *PLACE[1]["fields"])
 
 
+def checking(record: Record) -> Callable[[F], F]:
+    """Return a decorator that makes a form check its fields as a record's options are checked."""
+
+    def decorated(form: F) -> F:
+        for name, option in record.items():
+            if option.is_column and not hasattr(form, f"clean_{name}"):
+                setattr(form, f"clean_{name}", _cleaning(name, option))
+        return form
+
+    return decorated
+
+
+def _cleaning(name: str, option: Option) -> Callable[[SubscriptionForm], Any]:
+    def clean(form: SubscriptionForm) -> Any:
+        is_given = form.cleaned_data[name] is not None
+        return form.checked(name, (option.row_check if is_given else None) or option.check)
+
+    return clean
+
+
+@checking(OPTIONS)
 class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
     """Refuses a subscription that the dispatch could not match, or no worker could run."""
 
@@ -61,44 +85,21 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields["channel"].required = False
             self.fields["channel"].help_text = _("Empty: the task's.")
 
-    def clean_where(self) -> dict[str, Any]:
-        where = self._checked("where", lambda value: Filter((), {} if value is None else value))
-        return dict(where.where)
-
     def clean_predicate(self) -> str:
-        return str(self._checked("predicate", subscriptions.checked_predicate))
-
-    def clean_params(self) -> dict[str, Any]:
-        return dict(self._checked("params", lambda value: checked_params(value or {})))
+        return str(self.checked("predicate", subscriptions.checked_predicate))
 
     def clean_task(self) -> str:
         name: str = self.cleaned_data["task"]
-        return self._checked("task", scheduling.known).name if name else ""
+        return self.checked("task", scheduling.known).name if name else ""
 
     def clean_channel(self) -> str:
-        return str(self._checked("channel", as_channel)) if self.cleaned_data["channel"] else ""
-
-    def clean_key(self) -> str:
-        return str(self._checked("key", lambda value: as_place(value, KEY_LIMIT)).text)
-
-    def clean_split_by(self) -> str:
-        return str(self._checked("split_by", lambda value: as_place(value, KEY_LIMIT)).text)
-
-    def clean_batch(self) -> int | None:
-        if self.cleaned_data["batch"] is None:
-            return None
-        return int(self._checked("batch", lambda value: as_count(value, most=MOST_EVENTS)))
-
-    def clean_expires_after(self) -> Any:
-        if self.cleaned_data["expires_after"] is None:
-            return None
-        return self._checked("expires_after", as_duration)
+        return str(self.checked("channel", as_channel)) if self.cleaned_data["channel"] else ""
 
     def clean_priority(self) -> int:
-        return int(self._checked("priority", lambda value: as_count(value, least=-100, most=100)))
+        return int(self.checked("priority", lambda value: as_count(value, least=-100, most=100)))
 
     def clean_max_attempts(self) -> int:
-        return int(self._checked("max_attempts", as_count))
+        return int(self.checked("max_attempts", as_count))
 
     def clean(self) -> dict[str, Any]:
         """Check that the fields fit each other."""
@@ -115,7 +116,12 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
                 given["channel"] = scheduling.known(given["task"]).queue_name
         return given
 
-    def _checked(self, name: str, check: Callable[[Any], Any]) -> Any:
+    def checked(self, name: str, check: Callable[[Any], Any]) -> Any:
+        """Return the value of a field that a check returns.
+
+        Raises:
+            ValidationError: the value is invalid.
+        """
         try:
             return check(self.cleaned_data[name])
         except (PGQueueError, TypeError, ValueError) as error:
@@ -132,7 +138,7 @@ class NewSubscriptionForm(SubscriptionForm):
     )
 
     def clean_name(self) -> str:
-        name = str(self._checked("name", checked_name))
+        name = str(self.checked("name", checked_name))
         # Django would look in the database that its routers choose.
         if Subscription.objects.using(settings().database).filter(pk=name).exists():
             raise ValidationError(gettext("There is such a subscription already."))
@@ -275,7 +281,10 @@ class SubscriptionAdmin(QueueAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
-            given = {name: value for name, value in form.cleaned_data.items() if name in CREATED}
+            created_with = {"task", *OPTIONS}
+            given = {
+                name: value for name, value in form.cleaned_data.items() if name in created_with
+            }
             created = subscriptions.create(obj.name, database=settings().database, **given)
             obj.position = created.position
             return
@@ -316,9 +325,6 @@ class SubscriptionAdmin(QueueAdmin):
         changed = list(queryset.filter(paused=True))
         queryset.resume()
         self.report(request, changed, RESUMED)
-
-
-CREATED = (*RULE, *MESSAGE, "expires_after", "start")
 
 
 def redacted(conditions: Any) -> str:

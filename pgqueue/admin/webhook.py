@@ -18,45 +18,47 @@ from pgqueue import webhooks
 from pgqueue.admin.base import PAUSED, RESUMED, DoneText, QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.admin.subscription import (
+    RULE,
     SHOWN,
     NewSubscriptionForm,
     SubscriptionAdmin,
     SubscriptionForm,
+    checking,
     without_sql,
 )
 from pgqueue.conf import settings
 from pgqueue.exceptions import PGQueueError
 from pgqueue.models import Subscription, Webhook
+from pgqueue.options.records import in_section
 from pgqueue.options.retries import load_backoff
 from pgqueue.options.webhook_options import (
-    as_headers,
+    CHANNEL,
+    OF_SUBSCRIPTIONS,
+    OPTIONS,
+    POST,
     as_secret,
-    as_timeout,
-    as_url,
     new_secret,
 )
+from pgqueue.options.webhook_urls import as_url
 from pgqueue.values.names import as_channel
-from pgqueue.webhooks import bodies
-from pgqueue.webhooks.delivering import CHANNEL
 
-WANTED = ("topics", "where", "predicate", "params")
-POST = ("headers", "cloudevents", "gzip", "serializer", "timeout", "backoff", "max_attempts")
-MESSAGE = ("channel", "ordered", "batch", "split_by", "expires_after")
+SENT = in_section(POST, "post")
+MESSAGE = in_section(OF_SUBSCRIPTIONS, "messages", "expiry")
 NEW: Any = (
-    (None, {"fields": ("name", "url", "secret", *WANTED, "start")}),
-    (_("Post"), {"fields": POST}),
+    (None, {"fields": ("name", "url", *in_section(OPTIONS, "secret", "filter", "start"))}),
+    (_("Post"), {"fields": SENT}),
     (_("Messages"), {"fields": MESSAGE}),
 )
 THERE: Any = (
-    (None, {"fields": ("name", "url", "enabled", *WANTED)}),
-    (_("Post"), {"fields": POST}),
+    (None, {"fields": ("name", "url", "enabled", *RULE)}),
+    (_("Post"), {"fields": SENT}),
     (_("Messages"), {"fields": MESSAGE}),
     (_("State"), {"fields": ("state", "failing_since", "failures", "deliveries", "created_at")}),
 )
 NOT_EDITED = ("name", *THERE[-1][1]["fields"])
-CREATED = (*NEW[0][1]["fields"][1:], *POST, *MESSAGE)
 
 
+@checking(POST)
 class WebhookForm(SubscriptionForm):
     """Refuses a webhook with an invalid request or a forbidden URL."""
 
@@ -70,34 +72,18 @@ class WebhookForm(SubscriptionForm):
 
     def clean_url(self) -> str:
         allowed = settings().webhooks.allow_private
-        return str(self._checked("url", lambda value: as_url(value, allowed)))
+        return str(self.checked("url", lambda value: as_url(value, allowed)))
 
     def clean_secret(self) -> str:
-        return str(self._checked("secret", lambda value: as_secret(value or new_secret())))
-
-    def clean_headers(self) -> dict[str, str]:
-        return dict(self._checked("headers", lambda value: as_headers(value or {})))
-
-    def clean_serializer(self) -> str:
-        return str(self._checked("serializer", bodies.name_of))
-
-    def clean_timeout(self) -> Any:
-        return self._unless_none("timeout", as_timeout)
-
-    def clean_backoff(self) -> Any:
-        self._unless_none("backoff", load_backoff)
-        return self.cleaned_data["backoff"]
+        return str(self.checked("secret", lambda value: as_secret(value or new_secret())))
 
     def clean_channel(self) -> str:
-        return str(self._checked("channel", lambda value: as_channel(value or CHANNEL)))
+        return str(self.checked("channel", lambda value: as_channel(value or CHANNEL)))
 
     def clean_max_attempts(self) -> int:
         if self.cleaned_data["max_attempts"] is None:
             return settings().webhooks.max_attempts
         return super().clean_max_attempts()
-
-    def _unless_none(self, name: str, check: Callable[[Any], Any]) -> Any:
-        return None if self.cleaned_data[name] is None else self._checked(name, check)
 
 
 class NewWebhookForm(WebhookForm, NewSubscriptionForm):
@@ -166,7 +152,10 @@ class WebhookAdmin(SubscriptionAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         database = settings().database
         if not change:
-            given = {name: value for name, value in form.cleaned_data.items() if name in CREATED}
+            created_with = {"url", *OPTIONS}
+            given = {
+                name: value for name, value in form.cleaned_data.items() if name in created_with
+            }
             if given["backoff"] is not None:
                 given["backoff"] = load_backoff(given["backoff"])
             url = given.pop("url")

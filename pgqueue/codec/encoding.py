@@ -26,19 +26,18 @@ the hint, because no tag ever makes us import anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import is_dataclass, replace
 from decimal import Decimal
 from enum import Enum
-from functools import cache, cached_property
-from itertools import chain, repeat
-from operator import attrgetter
+from functools import cached_property
 from types import NoneType
 from typing import Any, NamedTuple
 
-from pgqueue.codec.hints import classes_in, hints_of, signature_of
+from pgqueue.codec.forms import dataclass_form, dict_form, enum_form, full_name, items_form
+from pgqueue.codec.hints import classes_in
 from pgqueue.codec.json_text import TAG, from_json, to_json
 from pgqueue.codec.scalars import (
     FRACTION,
@@ -47,7 +46,6 @@ from pgqueue.codec.scalars import (
     Unknown,
     Unstorable,
     as_number,
-    write_key,
 )
 
 JSON_TYPES = (NoneType, bool, int, float, str, list, dict)
@@ -338,10 +336,6 @@ def refusal(cls: type) -> str:
     return f"is a {name}, which JSON can't say: pass text, numbers, or a list or dict of them."
 
 
-def full_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
-
-
 # --- Which form a class has
 
 
@@ -354,9 +348,9 @@ def form_of(cls: type, arguments: tuple[Any, ...]) -> Form | None:
     if form := registered_form(cls):
         return form
     if issubclass(cls, Enum):
-        return enum_form(cls)
+        return enum_form(cls, ANYTHING)
     if is_dataclass(cls):
-        return dataclass_form(cls)
+        return dataclass_form(cls, Hint)
     return None
 
 
@@ -364,7 +358,7 @@ def container_form(cls: type, arguments: tuple[Any, ...]) -> Form:
     if cls is dict:
         return dict_form(Hint(arguments[-1]))
     if cls is tuple and arguments[-1] is not ...:
-        return items_form(cls, *map(Hint, arguments))
+        return items_form(cls, *map(Hint, arguments), rest=ANYTHING)
     return items_form(cls, rest=Hint(arguments[0]))
 
 
@@ -373,129 +367,16 @@ def registered_form(cls: type) -> Form | None:
     return next((form for find in _registered if (form := find(cls))), None)
 
 
-# --- Containers
-
-
-def items_form(of: type, *firsts: Hint, rest: Hint | None = None) -> Form:
-    """Return the form of a collection: the hints of its first items, and of the rest."""
-
-    def hints() -> Iterator[Hint]:
-        return chain(firsts, repeat(rest or ANYTHING))
-
-    def write(items: Any) -> list[Any]:
-        pairs = zip(items, hints(), strict=False)
-        return [write_at("[{}]", index, *pair) for index, pair in enumerate(pairs)]
-
-    def read(plain: Any) -> Any:
-        return of(map(Hint.read, hints(), expect(list, plain)))
-
-    return Form(of, of.__name__, (list,), write, read)
-
-
-def dict_form(hint: Hint) -> Form:
-    """Return the form of a dict whose values have this hint."""
-
-    def write(items: Any) -> dict[str, Any]:
-        return {
-            write_key(key): write_at("[{!r:.99}]", key, item, hint) for key, item in items.items()
-        }
-
-    def read(plain: Any) -> dict[str, Any]:
-        return dict(zip(expect(dict, plain), map(hint.read, plain.values()), strict=True))
-
-    return Form(dict, "dict", (dict,), write, read)
-
-
-def write_at(step: str, key: Any, value: Any, hint: Hint) -> Any:
-    """Return `value` as JSON; where it has none, say at which step it was met.
-
-    This also makes writing recurse deeper than reading: what can be stored can be read.
-    """
-    try:
-        return hint.write(value)
-    except Unstorable as error:
-        error.path = step.format(key) + error.path
-        raise
-
-
-# --- Classes that need the hint
-
-
-@cache
-def dataclass_form(cls: type) -> Form:
-    """Return the form of a dataclass: an object of its fields."""
-    types = hints_of(cls)
-    hints = {field.name: Hint(types.get(field.name, Any)) for field in fields(cls)}
-    taken = {field.name for field in fields(cls) if field.init}
-    refused = unbuildable(cls, taken)
-
-    def write(value: Any) -> dict[str, Any]:
-        if refused:
-            raise Unstorable(refused)
-        return {
-            name: write_at(".{}", name, getattr(value, name), hint) for name, hint in hints.items()
-        }
-
-    def read(plain: Any) -> Any:
-        if unknown := expect(dict, plain).keys() - hints:
-            raise Unknown(f"{full_name(cls)} has no field {min(unknown)!r}")
-        values = {}
-        for name, item in plain.items():
-            values[name] = hints[name].read(item)
-        built = cls(**{name: values[name] for name in values.keys() & taken})
-        # Also what __init__ doesn't take, or __post_init__ changes. Frozen ones forbid setattr.
-        for name, value in values.items():
-            object.__setattr__(built, name, value)
-        return built
-
-    return Form(cls, full_name(cls), (dict,), write, read)
-
-
-def unbuildable(cls: type, taken: set[str]) -> str:
-    """Return the reason why `cls` cannot be built from its fields again; '': it can."""
-    try:
-        signature_of(cls).bind(**dict.fromkeys(taken))
-    except (TypeError, ValueError) as error:
-        return f"is a {full_name(cls)}, which can't be built from its fields: {error}."
-    return ""
-
-
-def enum_form(cls: type[Enum]) -> Form:
-    """Return the form of an enum: the member's value if all are str or int, else its name."""
-
-    def reading(find: Callable[[Any], Enum]) -> Callable[[Any], Enum]:
-        def read(plain: Any) -> Enum:
-            try:
-                return find(plain)
-            except (KeyError, ValueError) as error:
-                raise Unknown(f"{full_name(cls)} has no member {plain!r:.200}") from error
-
-        return read
-
-    if all(type(member.value) in (str, int) for member in cls):
-        kinds = tuple({type(member.value) for member in cls})
-        return Form(
-            cls, full_name(cls), kinds, lambda each: ANYTHING.write(each.value), reading(cls)
-        )
-    return Form(cls, full_name(cls), (str,), attrgetter("name"), reading(cls.__getitem__))
-
-
-def expect(kind: type, plain: Any) -> Any:
-    if type(plain) is not kind:
-        raise TypeError(f"{plain!r:.200} is no {kind.__name__}")
-    return plain
-
-
 ANYTHING = Hint()
 KNOWN = {
     form.of: form
     for form in (
         *SCALARS,
-        items_form(list),
+        items_form(list, rest=ANYTHING),
         dict_form(ANYTHING),
-        items_form(tuple),
-        items_form(set),
-        items_form(frozenset),
+        items_form(tuple, rest=ANYTHING),
+        items_form(set, rest=ANYTHING),
+        items_form(frozenset, rest=ANYTHING),
     )
 }
 UNHINTED_NUMBER = replace(KNOWN[float], read=as_number)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
@@ -141,15 +141,19 @@ class Dispatch:
             sequence.catch_up(connection)
         ready = [each if each.name in known else self._begun(each) for each in declared]
         with suppress(psycopg.errors.LockNotAvailable):  # the next time, then
-            stored = by_halves(
-                lambda some: engine.declare(connection, some),
-                [each for each in ready if each],
-                lambda each, error: self._failed(error, f"subscription {each.name}"),
-            )
-            taken = {name for names in stored for name in names}
-            for name in taken - self._taken:
-                signals.send(signals.subscription_taken, type(self), name=name)
-            self._taken = taken
+            self._store(connection, [each for each in ready if each])
+
+    def _store(self, connection: Connection, declared: Sequence[DeclaredSubscription]) -> None:
+        """Store the subscriptions, and tell of names that rows of operators have."""
+        stored = by_halves(
+            lambda some: engine.declare(connection, some),
+            declared,
+            lambda each, error: self._failed(error, f"subscription {each.name}"),
+        )
+        taken = {name for names in stored for name in names}
+        for name in taken - self._taken:
+            signals.send(signals.subscription_taken, type(self), name=name)
+        self._taken = taken
 
     def _begun(self, declared: DeclaredSubscription) -> DeclaredSubscription | None:
         """Return a new one with the position after which it begins; None: the log has none such."""

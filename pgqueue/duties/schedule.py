@@ -1,6 +1,7 @@
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from random import random
 from time import monotonic
@@ -49,6 +50,23 @@ class Scheduling(Protocol):
 
     def hiding(self, scheduled: Scheduled) -> Hidden:
         """Return the `Hidden` that removes a schedule's redacted arguments from texts."""
+
+
+@dataclass(frozen=True)
+class DoneTicks:
+    """Ticks, each with the id of its message, None if it was skipped, or why it has no message."""
+
+    ends: Sequence[tuple[datetime, int | BaseException | None]]
+
+    @property
+    def stored(self) -> list[tuple[datetime, int]]:
+        """The ticks that have a message."""
+        return [(tick, end) for tick, end in self.ends if isinstance(end, int)]
+
+    @property
+    def errors(self) -> list[BaseException]:
+        """The reasons why ticks have no message."""
+        return [end for _, end in self.ends if isinstance(end, BaseException)]
 
 
 class Schedules:
@@ -167,11 +185,12 @@ class Schedules:
         first = scheduled.next_at
         ticks = [] if first is None else to_do(rhythm, first, scheduled.now, scheduled.missed)
         now, later = ticks[:BATCH], ticks[BATCH:]
-        ends = [(tick, self._enqueue(connection, scheduled, tick)) for tick in now]
-        if first and not ticks and self._is_kept(scheduled):
-            ends = [(first, TickMissed())]
-        stored = [(tick, end) for tick, end in ends if isinstance(end, int)]
-        errors = [end for _, end in ends if isinstance(end, BaseException)]
+        is_left_out = bool(first and not ticks)
+        if first and is_left_out and self._is_kept(scheduled):
+            done = DoneTicks([(first, TickMissed())])
+        else:
+            done = DoneTicks([(tick, self._enqueue(connection, scheduled, tick)) for tick in now])
+        stored, errors = done.stored, done.errors
         hidden = self._scheduling.hiding(scheduled) if errors else Hidden(())
         failed = {hidden(_said(error)): error for error in errors}
         engine.move(
@@ -181,11 +200,11 @@ class Schedules:
             ticked_at=stored[-1][0] if stored else None,
             message_ids=[id for _, id in reversed(stored)],
             # Of ticks that are left out, one that was due before may have said why it had none.
-            error=next(reversed(failed), None if first and not ticks else ""),
+            error=next(reversed(failed), None if is_left_out else ""),
         )
         for error in failed.values():
             self._announce(scheduled, error, hidden)
-        return {"enqueued": len(stored), "skipped": len(ends) - len(stored)}
+        return {"enqueued": len(stored), "skipped": len(done.ends) - len(stored)}
 
     def _enqueue(
         self, connection: Connection, scheduled: Scheduled, tick: datetime

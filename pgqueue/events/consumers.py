@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypeAlias, get_args
+from datetime import timedelta
+from typing import Any, Literal, get_args
 
-from django.utils import timezone
 from django.utils.module_loading import autodiscover_modules
 
 from pgqueue.calls import tracing
@@ -17,20 +16,22 @@ from pgqueue.database import guard
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup, PGQueueError
 from pgqueue.options.filters import Filter, as_filter
+from pgqueue.options.records import Check, optional
 from pgqueue.options.retries import Backoff, as_backoff, declare
+from pgqueue.options.starts import Start, as_start
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.error_words import checked_option, shown
-from pgqueue.values.instants import as_instant
 from pgqueue.values.names import as_channel, as_text
 from pgqueue.values.number_checks import as_count, as_flag
 from pgqueue.values.tracebacks import calls_user_code
 
-Start: TypeAlias = "Literal['now', 'beginning'] | int | datetime"
 OnFailure = Literal["park", "stop"]
-STARTS = "now, beginning, a position, or a time such as 2026-11-24T08:30:00Z"
 MOST_PARTITIONS = 1024
 MOST_EVENTS = 10_000
 NAME_LIMIT = 190  # bytes: its dead letters' channel has it in its name
+
+CAUGHT = (TypeError, ValueError, PGQueueError)
+"""The errors of an invalid option."""
 
 _consumers: dict[str, Consumer] = {}
 
@@ -128,21 +129,23 @@ def consumer(
     Raises:
         InvalidGroup, InvalidFilter: an option is invalid.
     """
-    options = {
-        "name": _checked("name", checked_name, name),
-        "filter": as_filter(topics, where),
-        "batch": None if batch is None else _checked("batch", _events, batch),
-        "atomic": _checked("atomic", as_flag, atomic),
-        "partitions": _checked("partitions", as_partitions, partitions),
-        "start": _checked("start", as_start, start),
-        "max_attempts": _checked(
-            "max_attempts", as_count, _or(max_attempts, settings().max_attempts)
-        ),
-        "max_lost": _checked("max_lost", as_count, _or(max_lost, settings().max_lost)),
-        "backoff": _checked("backoff", _backoff, _or(backoff, settings().backoff)),
-        "on_failure": _checked("on_failure", _on_failure, on_failure),
-        "database": database,
+    own = settings()
+    given = {
+        "name": name,
+        "batch": batch,
+        "atomic": atomic,
+        "partitions": partitions,
+        "start": start,
+        "max_attempts": _or(max_attempts, own.max_attempts),
+        "max_lost": _or(max_lost, own.max_lost),
+        "backoff": _or(backoff, own.backoff),
+        "on_failure": on_failure,
     }
+    options: dict[str, Any] = {
+        option: checked_option(_CHECKS[option], option, value, InvalidGroup, caught=CAUGHT)
+        for option, value in given.items()
+    }
+    options |= {"filter": as_filter(topics, where), "database": database}
     try:
         checked_message({"database": database})
     except PGQueueError as error:
@@ -187,12 +190,6 @@ def _or(given: Any, default: Any) -> Any:
     return default if given is None else given
 
 
-def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
-    return checked_option(
-        check, option, value, InvalidGroup, caught=(TypeError, ValueError, PGQueueError)
-    )
-
-
 def checked_name(value: Any) -> str:
     """Return `value` if it is a valid name of a group.
 
@@ -211,38 +208,6 @@ def as_partitions(value: Any) -> int:
     return as_count(value, most=MOST_PARTITIONS)
 
 
-def as_start(value: Any) -> Start:
-    """Return `value` if it is a valid start of a group.
-
-    Raises:
-        TypeError, ValueError: it is invalid.
-    """
-    if isinstance(value, datetime):
-        return as_instant(value)
-    if isinstance(value, str):
-        if value not in ("now", "beginning"):
-            raise ValueError("it must be 'now', 'beginning', a position or a time.")
-        return "now" if value == "now" else "beginning"
-    return as_count(value, least=0, most=2**62)
-
-
-def parse_start(text: str) -> Start:
-    """Parse the start of a group: "now", "beginning", a position, or a time (UTC without a zone).
-
-    Raises:
-        ValueError: the text has another form.
-    """
-    if text in ("now", "beginning"):
-        return as_start(text)
-    if text.isascii() and text.isdecimal() and len(text) < 20:
-        return as_start(int(text))
-    try:
-        time = datetime.fromisoformat(text)
-        return time.replace(tzinfo=UTC) if timezone.is_naive(time) else time.astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise ValueError(f"it must be {STARTS}.") from None
-
-
 def _events(value: Any) -> int:
     return as_count(value, most=MOST_EVENTS)
 
@@ -257,3 +222,16 @@ def _backoff(value: Any) -> Backoff:
     backoff = as_backoff(value)
     declare(backoff)
     return backoff
+
+
+_CHECKS: dict[str, Check] = {
+    "name": checked_name,
+    "batch": optional(_events),
+    "atomic": as_flag,
+    "partitions": as_partitions,
+    "start": as_start,
+    "max_attempts": as_count,
+    "max_lost": as_count,
+    "backoff": _backoff,
+    "on_failure": _on_failure,
+}

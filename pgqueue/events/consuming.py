@@ -7,13 +7,10 @@ go. Between two batches it takes free partitions, or gives back partitions beyon
 
 from __future__ import annotations
 
-import logging
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from contextvars import Context
-from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -22,7 +19,6 @@ import psycopg
 from django.db import Error, connections, transaction
 
 from pgqueue import signals
-from pgqueue.calls.stand_ins import stand_in
 from pgqueue.database import django_connections, guard, session_state
 from pgqueue.database.connections import Session
 from pgqueue.engine import groups as engine
@@ -34,17 +30,15 @@ from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
 from pgqueue.events import groups
 from pgqueue.events.consumers import Consumer
-from pgqueue.events.dead_events import parked
+from pgqueue.events.failures import Failures, PartitionStopped
 from pgqueue.events.growth import GrowthWaiter
+from pgqueue.events.leases import Held, LeaseRenewal, Lost
 from pgqueue.events.reading import check_bounds, first_unreadable
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import EventsRemoved, PositionAhead, ReaderLost
-from pgqueue.options.retries import Exponential
-from pgqueue.redaction import Hidden
-from pgqueue.tasks import redacting
+from pgqueue.events.suspects import alone
+from pgqueue.exceptions import EventsRemoved, PositionAhead
 from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.values.escaping import logger_of
-from pgqueue.values.number_checks import as_timedelta
 
 logger = logger_of("pgqueue")
 
@@ -53,57 +47,8 @@ PAGE = 500
 COMMIT_EVERY = 0.1
 """Seconds between moves of the cursor, for events that are handled one by one."""
 REBALANCE_EVERY = 1.0
-PATIENCE = 60.0
-"""Seconds to wait for a suspected event of another group. An event that takes longer is an unlikely
-cause."""
-LOOK = 0.1
 SHORTEST_NAP = 0.001
 LONGEST_NAP = 1.0
-
-
-@dataclass(eq=False)
-class Held:
-    """A partition that this reader has leased, and its progress.
-
-    Attributes:
-        stored: the last known position of its cursor: a commit may have failed since.
-        alone_until: the position up to which events are handled one at a time, so that a failing
-            event is identified.
-        retry_at: the time of the next attempt, by the monotonic clock.
-        suspect: the position of the event during which readers were lost; None: unknown.
-        lost: the number of lost readers.
-        suspected: the number of next events that may have ended the last reader's process. Each is
-            handled alone, and its start is stored before.
-    """
-
-    number: int
-    position: int
-    failures: int
-    retry_at: float
-    stored: int
-    alone_until: int = 0
-    suspect: int | None = None
-    lost: int = 0
-    suspected: int = 0
-
-    @classmethod
-    def of(cls, partition: Partition, reach: int) -> Held:
-        """Return the state of a partition that was just leased.
-
-        Args:
-            reach: the number of events behind its cursor that a reader may have begun.
-        """
-        retry_at = monotonic() + partition.retry_in
-        alone_until = partition.position + 1 if partition.failures else 0
-        number, position, failures, _, suspect, lost = partition
-        suspected = reach if lost else 0
-        return cls(
-            number, position, failures, retry_at, position, alone_until, suspect, lost, suspected
-        )
-
-
-_suspected = threading.Lock()
-"""A lock, held by the reader that handles an event which may end this process."""
 
 
 class Unread(Exception):
@@ -113,10 +58,6 @@ class Unread(Exception):
         super().__init__(position)
         self.position = position
         self.error = error
-
-
-class Lost(Exception):
-    """This reader no longer holds the partition's lease, or another session moved its cursor."""
 
 
 class GroupReader(Service):
@@ -132,7 +73,8 @@ class GroupReader(Service):
         self._lease = lease
         self.id = uuid4()
         self._session = Session(consumer.alias, name="group")
-        self._leases = LeaseRenewal(consumer, self, lease=lease)
+        self._leases = LeaseRenewal(consumer, self.id, self.wake, lease=lease)
+        self._failing = Failures(consumer, self.id)
         self._held: dict[int, Held] = {}
         self._partitions = 0
         self._rebalance_at = 0.0
@@ -264,7 +206,7 @@ class GroupReader(Service):
             return False
         if not held.suspected:
             return self._serve_next(connection, held)
-        with self._alone() as is_alone:
+        with alone(self._stopping) as is_alone:
             return is_alone and self._serve_next(connection, held)
 
     def _serve_next(self, connection: Connection, held: Held) -> bool:
@@ -283,7 +225,8 @@ class GroupReader(Service):
             self._commit(connection, held, stretch.upto)
             return True
         if self._is_culprit(held, events[0]):
-            handled = self._give_up_culprit(connection, held, events[0])
+            note = partial(self._failing.give_up_culprit, connection, held, events[0])
+            handled = self._gives_up(held, note)
         else:
             handled = self._handle_each(connection, held, events)
         if handled and stretch.upto > held.stored:
@@ -425,23 +368,6 @@ class GroupReader(Service):
 
     # --- Losses
 
-    @contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Keep suspected events of other groups from running in this process during the block.
-
-        Yields:
-            False: the reader must stop instead.
-        """
-        until = monotonic() + PATIENCE
-        is_alone = False
-        while not self._stopping.is_set() and monotonic() < until and not is_alone:
-            is_alone = _suspected.acquire(timeout=LOOK)
-        try:
-            yield not self._stopping.is_set()
-        finally:
-            if is_alone:
-                _suspected.release()
-
     def _note_begin(self, connection: Connection, held: Held, event: RecordedEvent) -> None:
         """Store the start of the handler for a suspected event.
 
@@ -461,14 +387,6 @@ class GroupReader(Service):
 
     def _is_culprit(self, held: Held, event: RecordedEvent) -> bool:
         return event.position == held.suspect and held.lost >= max(self._consumer.max_lost, 2)
-
-    def _give_up_culprit(self, connection: Connection, held: Held, event: RecordedEvent) -> bool:
-        name, lost, error = self._consumer.name, held.lost, ReaderLost(held.lost)
-        logger.error(
-            "%s in the group %s has lost its reader %d times: %s",
-            *(event, name, lost, self._in_words(None)),
-        )
-        return self._give_up(connection, held, event, error, lost)
 
     def excuse(self) -> None:
         """Note that this process ends by request during a handler: its event is no cause.
@@ -492,153 +410,14 @@ class GroupReader(Service):
         error: BaseException,
     ) -> bool:
         """Note a failure; return whether the event was given up."""
-        name, event = self._consumer.name, events[0]
-        hidden = redacting.hiding_of_events(events)
-        shown = stand_in(error, hidden)
-        if len(events) > 1:
-            # It is unknown which of the events failed.
-            logger.warning(
-                "%s and %d more failed in the group %s: each is tried by itself, now",
-                *(event, len(events) - 1, name),
-                exc_info=shown,
-            )
-            held.alone_until = events[-1].position
-            return False
-        failures = held.failures + 1
-        delay = self._delay(error, failures, hidden)
-        is_last = failures >= self._consumer.max_attempts or delay is None
-        then = self._in_words(None if is_last else delay)
-        level = logging.ERROR if is_last else logging.WARNING
-        logger.log(level, "%s failed in the group %s: %s", event, name, then, exc_info=shown)
-        if is_last or delay is None:
-            return self._give_up(connection, held, event, shown, failures)
-        held.failures = failures
-        held.retry_at = monotonic() + delay.total_seconds()
-        self._note(connection, held, shown, delay)
-        return False
+        return self._gives_up(held, partial(self._failing.note, connection, held, events, error))
 
-    def _give_up(
-        self,
-        connection: Connection,
-        held: Held,
-        event: RecordedEvent,
-        error: BaseException,
-        failures: int,
-    ) -> bool:
-        held.failures = failures
-        if self._consumer.on_failure == "stop":
-            self._note(connection, held, error, None)
-            self._held.pop(held.number, None)
-            return False
+    def _gives_up(self, held: Held, note: Callable[[], bool]) -> bool:
+        """Return whether `note` gave an event up. The reader may lose its partition by that."""
         try:
-            self._park(connection, held, event, parked(self._consumer, event, error, failures))
+            return note()
         except Lost:
             self._lose(held)
-            return False
-        held.position, held.stored, held.failures = event.position, event.position, 0
-        return True
-
-    def _park(
-        self, connection: Connection, held: Held, event: RecordedEvent, letter: engine.Parked
-    ) -> None:
-        with connection.transaction():
-            engine.park(connection, letter)
-            if not engine.commit(
-                connection,
-                self._consumer.name,
-                held.number,
-                self.id,
-                upto=event.position,
-                after=held.position,
-            ):
-                raise Lost
-
-    def _note(
-        self, connection: Connection, held: Held, error: BaseException, delay: timedelta | None
-    ) -> None:
-        if engine.fail(
-            connection,
-            self._consumer.name,
-            held.number,
-            self.id,
-            upto=held.position,
-            failures=held.failures,
-            error=f"{type(error).__name__}: {error}".replace("\x00", "")[:1000],
-            retry_after=delay,
-        ):
-            held.stored = held.position
-        else:
-            self._lose(held)
-
-    def _in_words(self, delay: timedelta | None) -> str:
-        if delay is not None:
-            return f"tried again in {delay.total_seconds():.1f} s"
-        return "dead letter" if self._consumer.on_failure == "park" else "the partition stops there"
-
-    def _delay(self, error: BaseException, failures: int, hidden: Hidden) -> timedelta | None:
-        result: Any = FailedEvent(failures)
-        try:
-            delay = guard.call(self._consumer.backoff, error, result)
-            return None if delay is None else max(as_timedelta(delay), NO_NAP)
-        except BaseException as second:
-            shown = stand_in(second, hidden)
-            logger.error("The backoff of the group %s failed", self._consumer.name, exc_info=shown)
-            return timedelta(seconds=Exponential()(error, result))
-
-
-@dataclass(frozen=True)
-class FailedEvent:
-    """The argument of a backoff: the number of an event's failures."""
-
-    failures: int
-
-
-class LeaseRenewal(Service):
-    """Renews a reader's leases while its handler runs."""
-
-    longest_backoff = timedelta(seconds=1)
-
-    def __init__(self, consumer: Consumer, reader: GroupReader, *, lease: timedelta) -> None:
-        super().__init__()
-        self.name = f"leases of the group {consumer.name}"
-        self._group = consumer.name
-        self._reader = reader
-        self._lease = lease
-        self._session = Session(consumer.alias, name="group leases")
-        self._lock = threading.Lock()
-        self._noted: set[int] = set()
-        self._lost: set[int] = set()
-
-    def note(self, partitions: set[int]) -> None:
-        """Renew the leases of the given partitions from now on."""
-        with self._lock:
-            self._noted = partitions
-            self._lost -= partitions
-
-    def lost(self, partitions: set[int]) -> set[int]:
-        """Return the given partitions whose leases were lost."""
-        with self._lock:
-            return self._lost & partitions
-
-    def check(self, partition: int) -> None:
-        """Raise Lost if the lease of a partition was lost."""
-        with self._lock:
-            if partition in self._lost:
-                raise Lost
-
-    def tick(self) -> timedelta:
-        """Renew all leases."""
-        connection = self._session.connection
-        with self._lock:
-            noted = set(self._noted)
-        readers.beat(connection, self._reader.id, group=self._group)
-        kept = engine.renew(connection, self._group, self._reader.id, lease=self._lease)
-        with self._lock:
-            self._lost |= noted - kept
-        if noted - kept:
-            self._reader.wake()
-        return self._lease / 3
-
-    def finish(self) -> None:
-        """Close the connection."""
-        self._session.close()
+        except PartitionStopped:
+            self._held.pop(held.number, None)
+        return False

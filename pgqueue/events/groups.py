@@ -14,9 +14,10 @@ from pgqueue.engine import groups as engine
 from pgqueue.engine import log
 from pgqueue.engine.groups import GroupState
 from pgqueue.engine.sequence import catch_up
-from pgqueue.events.consumers import Start, as_partitions, as_start, checked_name
+from pgqueue.events.consumers import as_partitions, checked_name
 from pgqueue.events.reading import as_alias
 from pgqueue.exceptions import InvalidGroup
+from pgqueue.options.starts import Start, as_start
 from pgqueue.values.error_words import shown
 
 

@@ -15,7 +15,7 @@ from django.conf import settings
 
 from pgqueue.codec import encoding, raw
 from pgqueue.codec.arguments import parse, read
-from pgqueue.codec.encoding import expect
+from pgqueue.codec.forms import expect
 from pgqueue.codec.json_text import TAG
 from pgqueue.codec.scalars import Form, as_number
 from pgqueue.engine.identity import marker_of

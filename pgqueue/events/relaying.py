@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Unpack
 
-from pgqueue.events.consumers import Start
-from pgqueue.events.subscribing import subscribe
-from pgqueue.options.retries import Backoff, Exponential
+from pgqueue.events.subscribing import SubscribeOptions, subscribe
+from pgqueue.options.retries import Exponential
 from pgqueue.tasks import Task
 from pgqueue.values.number_checks import LARGEST
 
@@ -19,18 +17,7 @@ NO_CAP = LARGEST
 
 
 def relay(
-    *topics: str,
-    where: Mapping[str, Any] | None = None,
-    name: str = "",
-    channel: str = "",
-    key: str = "{key}",
-    ordered: bool = True,
-    batch: int | None = None,
-    split_by: str = "",
-    start: Start = "now",
-    max_attempts: int | None = None,
-    backoff: Backoff | list[float | timedelta] | None = None,
-    **options: Any,
+    *topics: str, name: str = "", **options: Unpack[SubscribeOptions]
 ) -> Callable[[Callable[..., Any] | Task[Any, Any]], Task[Any, Any]]:
     """Make a function at the top of a module a task that hands events to a broker.
 
@@ -43,8 +30,8 @@ def relay(
     duplicates by `event.unique_id`.
 
     Args:
-        topics, where, name, batch, split_by, start: as for `subscribe`.
-        channel: the channel of its messages; "": a channel of its own, with the name of the
+        topics, name: as for `subscribe`.
+        channel: the channel of its messages; none: a channel of its own, with the name of the
             subscription. Relays that share a channel share the order of its keys: an event that one
             cannot hand over blocks the other.
         key: the scope of the order: "{key}", the event's key; "": the whole log.
@@ -57,28 +44,19 @@ def relay(
     Raises:
         InvalidSubscription, InvalidFilter, InvalidTask: an option is invalid.
     """
-    if max_attempts is None:
-        max_attempts = NO_CAP
+    given: dict[str, Any] = {"key": "{key}", "ordered": True, **options}
+    if given.get("max_attempts") is None:
+        given["max_attempts"] = NO_CAP
+    backoff = given.pop("backoff", None)
+    channel = given.pop("channel", None)
 
     def declare(function: Callable[..., Any] | Task[Any, Any]) -> Task[Any, Any]:
-        own = {**options, "channel": channel or name or _name_of(function)}
+        own = {**given, "channel": channel or name or _name_of(function)}
         if not isinstance(function, Task):
             own["backoff"] = PATIENT if backoff is None else backoff
         elif backoff is not None:
             own["backoff"] = backoff  # `subscribe` refuses it by its name
-        make = subscribe(
-            *topics,
-            where=where,
-            name=name,
-            key=key,
-            ordered=ordered,
-            batch=batch,
-            split_by=split_by,
-            start=start,
-            max_attempts=max_attempts,
-            **own,
-        )
-        return make(function)
+        return subscribe(*topics, name=name, **own)(function)
 
     return declare
 

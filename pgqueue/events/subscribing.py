@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from inspect import Parameter, Signature
-from typing import Any, get_args, get_origin
+from typing import Any, Unpack, get_args, get_origin
 
 from django.db import connections
 from django.utils.module_loading import autodiscover_modules
@@ -17,29 +16,26 @@ from django.utils.module_loading import autodiscover_modules
 from pgqueue.calls.callables import fault_of
 from pgqueue.codec.hints import hints_of
 from pgqueue.conf import settings
-from pgqueue.engine import predicates
 from pgqueue.engine.dispatch import DeclaredSubscription
 from pgqueue.events import groups
-from pgqueue.events.consumers import Start, as_start
 from pgqueue.events.growth import GrowthWaiter
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.typed import Event
-from pgqueue.exceptions import InvalidSubscription, PGQueueError
-from pgqueue.options.filters import (
-    Filter,
-    as_filter,
-    as_place,
-    compiled,
+from pgqueue.exceptions import InvalidSubscription
+from pgqueue.options import records
+from pgqueue.options.filters import Filter, compiled
+from pgqueue.options.records import Record, documents
+from pgqueue.options.subscription_options import (
+    DECLARED,
+    OPTIONS,
+    SharedOptions,
+    checked_name,
 )
 from pgqueue.tasks import Task, task
-from pgqueue.tasks.options import as_object
+from pgqueue.tasks.options import EventTaskOptions
 from pgqueue.values.error_words import checked_option, shown
-from pgqueue.values.names import KEY_LIMIT, as_text
-from pgqueue.values.number_checks import as_count, as_duration
 
-NAME_LIMIT = 500
 POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
-MOST_EVENTS = 10_000
 NOT_FROM_EVENTS = ("run_after", "expires_at", "ttl", "dedupe_key", "dedupe_for", "on_conflict",
                    "hold_for", "enqueue_on_commit", "connection", "schedule",
                    "encrypted")  # fmt: skip
@@ -51,35 +47,26 @@ TAKES_MANY = "_takes_many_events"
 _subscriptions: dict[str, Subscribed] = {}
 
 
+class SubscribeOptions(SharedOptions, EventTaskOptions, total=False):
+    """The options of `@subscribe`: the options of the subscription, and of its task."""
+
+    key: str
+    takes_context: bool
+    redact: Sequence[str]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subscribed:
-    """A subscription that code declares."""
+    """A subscription that code declares, with its checked options."""
 
     name: str
     task: Task[Any, Any]
-    filter: Filter
-    predicate: str
-    params: Mapping[str, Any]
-    key: str
-    batch: int | None
-    split_by: str
-    start: Start
-    expires_after: timedelta | None
+    options: Mapping[str, Any]
 
 
+@documents({name: each for name, each in OPTIONS.items() if name not in ("topics", "channel")})
 def subscribe(
-    *topics: str,
-    where: Mapping[str, Any] | None = None,
-    predicate: str = "",
-    params: Mapping[str, Any] | None = None,
-    name: str = "",
-    key: str = "",
-    ordered: bool = False,
-    batch: int | None = None,
-    split_by: str = "",
-    start: Start = "now",
-    expires_after: float | timedelta | None = None,
-    **options: Any,
+    *topics: str, name: str = "", **options: Unpack[SubscribeOptions]
 ) -> Callable[[Callable[..., Any] | Task[Any, Any]], Task[Any, Any]]:
     """Make a function at the top of a module a task that runs with the events that it matches.
 
@@ -96,59 +83,33 @@ def subscribe(
 
     Args:
         topics: patterns such as "order.paid", "order.*" or "order.**"; none: all topics.
-        where: conditions on payloads: `{"total__gte": 100, "customer__country": "DE"}`.
-        predicate: a further condition in SQL over an event `e` (position, topic, key, payload,
-            metadata, created_at) and this subscription `s` (name, params). It may use the built-in
-            functions of PostgreSQL, and no tables.
-        params: a dict that the predicate reads as `s.params`. Subscriptions that differ only in
-            their params are matched together.
         name: the name of the subscription; "": the task's name.
-        key: the key of its messages: a text, "{key}" (the event's), "{topic}" or
-            "{payload.customer.id}".
-        ordered: run the messages of a key one at a time, in the order of the log. Messages that are
-            enqueued directly have no order relative to them.
-        batch: the maximum number of events in a list for the function. A retry gets exactly the
-            same list. None: one event at a time.
-        split_by: a text in the form of `key`: each list has only events with the same value of it.
-        start: the start of a new subscription: "now", the "beginning", a position (events after
-            it), or a time.
-        expires_after: seconds or a timedelta after which the subscription ends, since no worker
-            declares it any more.
-        options: options of the task, as for `@task`: channel, priority, max_attempts, backoff,
-            timeout, atomic, metadata, takes_context, database. If the function is a task already,
-            or has another subscription: only channel, ordered, priority, max_attempts and metadata.
+        {options}
+        options: further options of the task, as for `@task`: channel, priority, max_attempts,
+            backoff, timeout, atomic, metadata, takes_context, database. If the function is a task
+            already, or has another subscription: only channel, ordered, priority, max_attempts and
+            metadata.
 
     Raises:
         InvalidSubscription, InvalidFilter, InvalidTask: an option is invalid.
     """
+    of_task: dict[str, Any] = dict(options)
     for option in NOT_FROM_EVENTS:
-        if option in options:
+        if option in of_task:
             raise InvalidSubscription(f"{option}: messages that are made of events have none.")
-    given = {
-        "filter": as_filter(topics, where),
-        **checked_options(
-            name=name or "a",
-            predicate=predicate,
-            params=params,
-            key=key,
-            batch=batch,
-            split_by=split_by,
-            start=start,
-            expires_after=expires_after,
-        ),
-    }
-    del given["name"]
+    own_options = {each: of_task.pop(each) for each in DECLARED.keys() & of_task.keys()}
+    checked_option(checked_name, "name", name or "a", InvalidSubscription)
+    given = checked_options(DECLARED, {"topics": topics, **own_options})
+    batch = given["batch"]
 
     def declare(function: Callable[..., Any] | Task[Any, Any]) -> Task[Any, Any]:
         if isinstance(function, Task):
-            own = _with_options(
-                function, batch, options if ordered is False else {**options, "ordered": ordered}
-            )
+            own = _with_options(function, batch, of_task)
         else:
-            make: Any = task(ordered=ordered, **options)
-            own = make(_taking_events(function, batch, options))
+            make: Any = task(**of_task)
+            own = make(_taking_events(function, batch, of_task))
         check_may_be_open(own)
-        declared = Subscribed(name=name or own.name, task=own, **given)
+        declared = Subscribed(name=name or own.name, task=own, options=given)
         other = _subscriptions.get(declared.name)
         # A module may be loaded again: then the function is a new one of the same name.
         if other and (other.task.name != own.name or other.task.func is own.func):
@@ -174,18 +135,17 @@ def check_may_be_open(own: Task[Any, Any]) -> None:
         )
 
 
-def checked_options(**options: Any) -> dict[str, Any]:
-    """Return options of a subscription in the form in which it stores them.
+def checked_options(record: Record, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return each option of a record of subscriptions in its stored form.
 
     Raises:
-        InvalidSubscription: an option is invalid.
+        InvalidSubscription, InvalidFilter: an option is unknown or invalid, or does not fit the
+            others.
     """
-    for name, check in _CHECKS.items():
-        if options[name] is not None or name not in _MAY_BE_NONE:
-            options[name] = _checked(name, check, options[name])
-    if options["split_by"] and options["batch"] is None:
+    checked = records.checked(record, given, noun="A subscription", raised=InvalidSubscription)
+    if checked["split_by"] and checked["batch"] is None:
         raise InvalidSubscription("split_by splits a batch: give batch=, too.")
-    return {**options, "params": options["params"] or {}}
+    return checked
 
 
 def _with_options(
@@ -260,57 +220,6 @@ def _conversion(
     return lambda events: [convert(each, item) for each in events]
 
 
-def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
-    return checked_option(
-        check, option, value, InvalidSubscription, caught=(TypeError, ValueError, PGQueueError)
-    )
-
-
-def _place(value: Any) -> str:
-    return as_place(value, KEY_LIMIT).text
-
-
-def _predicate(value: Any) -> str:
-    return as_text(value, 4 * predicates.LIMIT)
-
-
-def checked_params(value: Any) -> dict[str, Any]:
-    """Return `value` if it is valid as the parameters of a predicate.
-
-    Raises:
-        TypeError, ValueError: it is no dict, or is not storable as JSON.
-    """
-    return as_object(value)
-
-
-def _events(value: Any) -> int:
-    return as_count(value, most=MOST_EVENTS)
-
-
-def checked_name(value: Any) -> str:
-    """Return `value` if it is a valid name of a subscription.
-
-    Raises:
-        TypeError, ValueError: it is invalid.
-    """
-    if value == "":
-        raise ValueError("it must be a name.")
-    return as_text(value, NAME_LIMIT)
-
-
-_CHECKS: dict[str, Callable[[Any], Any]] = {
-    "name": checked_name,
-    "predicate": _predicate,
-    "params": checked_params,
-    "key": _place,
-    "batch": _events,
-    "split_by": _place,
-    "start": as_start,
-    "expires_after": as_duration,
-}
-_MAY_BE_NONE = ("params", "batch", "expires_after")
-
-
 def declared(database: str) -> list[DeclaredSubscription]:
     """Return the subscriptions that the project's code declares, sorted by name.
 
@@ -336,7 +245,7 @@ def start_of(name: str, database: str) -> int:
     django = connections[database]
     was_open = django.connection is not None
     try:
-        return groups.resolve(django, _subscriptions[name].start)
+        return groups.resolve(django, _subscriptions[name].options["start"])
     finally:
         # The thread of a worker's duties uses its own connections, not Django's.
         if not was_open:
@@ -349,27 +258,25 @@ def waiter(database: str, wake: Callable[[], None]) -> GrowthWaiter:
 
 
 def _described(subscribed: Subscribed) -> DeclaredSubscription:
-    own, wanted = subscribed.task, subscribed.filter
-    made = compiled(wanted, key=subscribed.key, split_by=subscribed.split_by)
+    own, options = subscribed.task, subscribed.options
+    wanted = Filter(tuple(options["topics"]), options["where"])
+    made = compiled(wanted, key=options["key"], split_by=options["split_by"])
     described: dict[str, Any] = {
         "name": subscribed.name,
         "task": own.name,
-        "topics": list(wanted.topics),
-        "where": json.dumps(wanted.where),
         "channel": own.queue_name,
-        "key": subscribed.key,
         "ordered": own.ordered,
-        "batch": subscribed.batch,
-        "split_by": subscribed.split_by,
         "priority": own.priority,
         "max_attempts": own.max_attempts or settings().max_attempts,
         "metadata": json.dumps(own.metadata),
-        "expires_after": subscribed.expires_after,
+        **{
+            name: json.dumps(options[name]) if each.is_json else options[name]
+            for name, each in DECLARED.items()
+            if each.is_column
+        },
         **made,
         "eq_value": json.dumps(made["eq_value"]) if made["eq_path"] else None,
         "vars": json.dumps(made["vars"]),
-        "predicate": subscribed.predicate,
-        "params": json.dumps(subscribed.params),
     }
     digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
     return DeclaredSubscription(**described, definition=digest.hexdigest())

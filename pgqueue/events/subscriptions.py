@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar, Unpack
 
 from django.db import IntegrityError, connections, transaction
 from django.utils import timezone
@@ -14,34 +13,31 @@ from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import predicates
 from pgqueue.events import groups, subscribing
-from pgqueue.events.consumers import Start
 from pgqueue.events.reading import as_alias
+from pgqueue.events.subscribing import check_may_be_open, checked_options
 from pgqueue.exceptions import InvalidGroup, InvalidSubscription
 from pgqueue.models import Subscription
-from pgqueue.options.filters import as_filter
+from pgqueue.options.records import documents
+from pgqueue.options.starts import Start
+from pgqueue.options.subscription_options import (
+    COLUMNS,
+    OPTIONS,
+    SubscriptionOptions,
+    checked_name,
+)
 from pgqueue.tasks import Task, scheduling
-from pgqueue.values.error_words import shown
-from pgqueue.values.names import as_channel
+from pgqueue.values.error_words import checked_option, shown
 
 S = TypeVar("S", bound=Subscription)
 
 
+@documents(OPTIONS)
 def create(
     name: str,
     task: Task[Any, Any] | str = "",
     *,
-    topics: str | Iterable[str] | None = None,
-    where: Mapping[str, Any] | None = None,
-    predicate: str = "",
-    params: Mapping[str, Any] | None = None,
-    channel: str | None = None,
-    key: str = "",
-    ordered: bool = False,
-    batch: int | None = None,
-    split_by: str = "",
-    start: Start = "now",
-    expires_after: float | timedelta | None = None,
     database: str | None = None,
+    **options: Unpack[SubscriptionOptions],
 ) -> Subscription:
     """Create a subscription at run time, in the caller's transaction.
 
@@ -49,31 +45,15 @@ def create(
         name: the name, which no other subscription has.
         task: the task that runs with the events, or its name. It takes an event, or a list of
             events with `batch`. "": raw messages on the channel, whose payload is the event.
-        channel: the channel of the messages; None: the task's channel. Raw messages need a channel.
-        expires_after: seconds or a timedelta after which it ends, unless `renew()` is called.
-        topics, where, predicate, params, key, ordered, batch, split_by, start: as for
-            `subscribe()`.
+        {options}
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
         InvalidSubscription, InvalidFilter: an option is invalid, or the name is taken.
         UnknownTask: no task has this name here.
     """
     alias = checked_alias(database)
-    columns, begins = described(
-        name=name,
-        task=task,
-        topics=topics,
-        where=where,
-        predicate=predicate,
-        params=params,
-        channel=channel,
-        key=key,
-        ordered=ordered,
-        batch=batch,
-        split_by=split_by,
-        start=start,
-        expires_after=expires_after,
-    )
+    columns, begins = described(name, task, checked_options(OPTIONS, options))
     return stored(Subscription(**columns), begins, alias)
 
 
@@ -90,48 +70,47 @@ def checked_alias(database: str | None) -> str:
 
 
 def described(
-    *,
-    task: Task[Any, Any] | str,
-    topics: str | Iterable[str] | None,
-    where: Mapping[str, Any] | None,
-    channel: str | None,
-    ordered: bool,
-    **options: Any,
+    name: str, task: Task[Any, Any] | str, options: Mapping[str, Any]
 ) -> tuple[dict[str, Any], Start]:
-    """Return a subscription's checked columns, and its start.
+    """Return a subscription's columns, and its start.
+
+    Args:
+        options: each option of the record, checked.
 
     Raises:
-        InvalidSubscription, InvalidFilter: an option is invalid.
+        InvalidSubscription: the name or the task is invalid, or raw messages have no channel.
         UnknownTask: no task has this name here.
     """
-    own = scheduling.known(task) if isinstance(task, str) and task else task or None
-    wanted = as_filter(topics, where)
-    given = subscribing.checked_options(**options)
-    if own is not None and not isinstance(own, Task):
-        raise InvalidSubscription(f"task={shown(task)}: it must be a task, or the name of one.")
-    if own is not None:
-        subscribing.check_may_be_open(own)
-    if not isinstance(ordered, bool):
-        raise InvalidSubscription(f"ordered={shown(ordered)}: it must be True or False.")
-    if own is None and channel is None:
-        raise InvalidSubscription("channel=None: raw messages need one.")
-    try:
-        channel = as_channel(own.queue_name if own and channel is None else channel)
-    except (TypeError, ValueError) as error:
-        raise InvalidSubscription(f"channel={shown(channel)}: {error}") from error
-    begins = given.pop("start")
-    columns = {
-        "task": own.name if own else "",
-        "topics": list(wanted.topics),
-        "where": dict(wanted.where),
-        "channel": channel,
-        "ordered": ordered or bool(own and own.ordered),
-        "max_attempts": (own and own.max_attempts) or settings().max_attempts,
-        "priority": own.priority if own else 0,
-        "metadata": dict(own.metadata) if own else {},
-        **given,
+    columns = {each: options[each] for each in COLUMNS if each in options}
+    columns["name"] = checked_option(checked_name, "name", name, InvalidSubscription)
+    return {**columns, **_of_messages(_task(task), options)}, options["start"]
+
+
+def _task(given: Task[Any, Any] | str) -> Task[Any, Any] | None:
+    """Return the task of a subscription; None: it makes raw messages."""
+    own = scheduling.known(given) if isinstance(given, str) and given else given or None
+    if own is None:
+        return None
+    if not isinstance(own, Task):
+        raise InvalidSubscription(f"task={shown(given)}: it must be a task, or the name of one.")
+    check_may_be_open(own)
+    return own
+
+
+def _of_messages(own: Task[Any, Any] | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns that messages get: from the task, except where an option says more."""
+    if own is None:
+        if options["channel"] is None:
+            raise InvalidSubscription("channel=None: raw messages need one.")
+        return {"task": "", "max_attempts": settings().max_attempts, "priority": 0, "metadata": {}}
+    return {
+        "task": own.name,
+        "channel": options["channel"] or own.queue_name,
+        "ordered": options["ordered"] or own.ordered,
+        "max_attempts": own.max_attempts or settings().max_attempts,
+        "priority": own.priority,
+        "metadata": dict(own.metadata),
     }
-    return columns, begins
 
 
 def stored(row: S, begins: Start, alias: str) -> S:

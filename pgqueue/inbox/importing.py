@@ -19,7 +19,7 @@ from pgqueue.exceptions import InvalidEvent, InvalidMessage, PayloadTooLarge
 from pgqueue.inbox.aggregates import AggregateMessage
 from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.operating import importers
-from pgqueue.operating.importers import ImportReport, Moving, SourceMissing, move_some
+from pgqueue.operating.importers import ImportReport, Moving, SourceMissing, move_some, rows_of
 
 SQL = load(__name__)
 
@@ -61,7 +61,7 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
     report, alias = ImportReport(), settings().database
     table = table or SOURCES[source]
     schema, _, name = table.rpartition(".")
-    found = _rows(alias, "table_named", schema=schema or None, name=name)
+    found = rows_of(alias, SQL["table_named"], schema=schema or None, name=name)
     if not found:
         raise SourceMissing(
             f"The database {alias!r} has no table {table}: name it by --table. "
@@ -75,14 +75,14 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
     after = ""
     while True:
         with transaction.atomic(using=alias):
-            rows = _rows(alias, "aggregates", own, after=after, limit=importers.BATCH)
+            rows = rows_of(alias, _of(own, "aggregates"), after=after, limit=importers.BATCH)
             waiting = [WaitingAggregate(*row) for row in rows]
             moving = Moving[WaitingAggregate](
                 take=lambda each, part: _take_message(
                     each, sender if is_inbox else None, alias, part
                 ),
-                delete=lambda waiting: _rows(
-                    alias, "aggregates_delete", own, ids=[each.id for each in waiting]
+                delete=lambda waiting: rows_of(
+                    alias, _of(own, "aggregates_delete"), ids=[each.id for each in waiting]
                 ),
                 name=lambda each: f"{each.aggregate_type}.{each.message_type}",
             )
@@ -92,7 +92,7 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
         if len(waiting) < importers.BATCH:
             break
         after = waiting[-1].position
-    for kind, message, count in _rows(alias, "aggregates_abandoned", own):
+    for kind, message, count in rows_of(alias, _of(own, "aggregates_abandoned")):
         report.left[f"{kind}.{message}: it was abandoned there"] += count
     return report
 
@@ -112,7 +112,9 @@ def _remember_ended(
 
     while True:
         with transaction.atomic(using=alias):
-            rows = _rows(alias, "aggregates_ended", table, after=after, limit=importers.BATCH)
+            rows = rows_of(
+                alias, _of(table, "aggregates_ended"), after=after, limit=importers.BATCH
+            )
             ids = [id for (id,) in rows]
             known = [known_as(id, sender) for id in ids]
             count += sum(by_halves(some, known, leave))
@@ -154,12 +156,7 @@ def _take_message(
     return True
 
 
-def _rows(
-    alias: str, statement: str, table: Identifier | None = None, /, **parameters: Any
-) -> list[tuple[Any, ...]]:
+def _of(table: Identifier, statement: str) -> Any:
+    """Return a statement on this table."""
     text: Any = SQL[statement]
-    if table is not None:
-        text = Text(text).format(table=table)
-    with connections[alias].cursor() as cursor:
-        cursor.execute(text, parameters)
-        return list(cursor.fetchall())
+    return Text(text).format(table=table)

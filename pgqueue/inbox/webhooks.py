@@ -74,9 +74,9 @@ def receive_webhook(
     find: Any = secrets if callable(secrets) else None
     known = _Keys([] if find else as_secrets(secrets))
     goal_of = _goal_of(to, source)
-    key_of = key if callable(key) else _always(_checked("key", _key, key))
-    seconds = _checked("tolerance", as_duration, tolerance)
-    most = _checked("max_bytes", as_count, max_bytes)
+    key_of = key if callable(key) else _always(checked_option(_key, "key", key, InvalidMessage))
+    seconds = checked_option(as_duration, "tolerance", tolerance, InvalidMessage)
+    most = checked_option(as_count, "max_bytes", max_bytes, InvalidMessage)
     options: dict[str, Any] = {
         "source": source,
         "remember_for": _remembered(remember_for, seconds),
@@ -228,7 +228,3 @@ def _always(value: Any) -> Callable[[Any], Any]:
 
 def _key(value: Any) -> str | None:
     return None if value is None else as_key(value)
-
-
-def _checked(option: str, check: Callable[[Any], Any], value: Any) -> Any:
-    return checked_option(check, option, value, InvalidMessage)

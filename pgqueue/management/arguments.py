@@ -11,7 +11,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pgqueue.events.consumers import Start, checked_name, parse_start
+from pgqueue.events.consumers import checked_name
+from pgqueue.options.starts import Start, parse_start
 from pgqueue.values.error_words import shown
 from pgqueue.values.escaping import on_one_line
 from pgqueue.values.names import (

@@ -85,29 +85,40 @@ def _worker(alias: str, id: Any) -> dict[str, Any]:
 
 def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of a story for people."""
-    facts = {name: value for name, value in found.items() if name not in APART}
-    cells = [(name.replace("_", " "), str(value)) for name, value in facts.items()
-             if value is not None and value != ""]  # fmt: skip
+    yield from aligned(list(_facts(found)))
+    for name in OF_THE_BODY:
+        yield from _body(name, found[name])
+    for error in found["errors"]:
+        yield from _error(error)
+
+
+def _facts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in found.items():
+        if name not in APART and value is not None and value != "":
+            yield name.replace("_", " "), str(value)
     if worker := found["worker"]:
-        cells.append(("worker", _named(worker)))
+        yield "worker", _named(worker)
     if found["children"]:
-        cells.append(("children", ", ".join(map(str, found["children"]))))
+        yield "children", ", ".join(map(str, found["children"]))
     for name in ("waits_for", "awaited_by"):
         if found[name]:
             each = ", ".join(f"{other['id']} {other['state']}" for other in found[name])
-            cells.append((name.replace("_", " "), each))
-    yield from aligned(cells)
-    for name in OF_THE_BODY:
-        if token_in(found[name]) is not None:
-            yield f"{name}: encrypted"
-        elif found[name] not in (None, {}):
-            yield f"{name}:"
-            yield from _indented(json.dumps(found[name], indent=2, ensure_ascii=False))
-    for error in found["errors"]:
-        release = f", in the release {error['release']}" if error.get("release") else ""
-        yield on_one_line(f"attempt {error.get('attempt')} failed at {error.get('at')}{release}:")
-        yield from _indented(error.get("traceback") or f"{error.get('class')}: "
-                             f"{error.get('message')}")  # fmt: skip
+            yield name.replace("_", " "), each
+
+
+def _body(name: str, value: Any) -> Iterator[str]:
+    if token_in(value) is not None:
+        yield f"{name}: encrypted"
+    elif value not in (None, {}):
+        yield f"{name}:"
+        yield from _indented(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _error(error: Mapping[str, Any]) -> Iterator[str]:
+    release = f", in the release {error['release']}" if error.get("release") else ""
+    yield on_one_line(f"attempt {error.get('attempt')} failed at {error.get('at')}{release}:")
+    said = f"{error.get('class')}: {error.get('message')}"
+    yield from _indented(error.get("traceback") or said)
 
 
 def _named(worker: Mapping[str, Any]) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from pgqueue.engine.live_counts import Stats
-from pgqueue.engine.run_statistics import quantile
-from pgqueue.management.snapshot import WatchSnapshot
+from pgqueue.engine.overview import DeadGroup
+from pgqueue.engine.run_statistics import Counts, quantile
+from pgqueue.management.snapshot import ChannelSeen, WatchSnapshot, WorkerSeen
 
 ABOUT = "~"
 """The sign before an estimate."""
@@ -24,48 +25,47 @@ HEADS = {
 def cells(seen: WatchSnapshot) -> dict[str, list[tuple[str, ...]]]:
     """Return the lines of each table; the first cell is the name of the line's object."""
     return {
-        "channels": [
-            (
-                each.name,
-                *of_stats(each.stats),
-                str(each.raised),
-                "paused" if each.is_paused else "",
-            )
-            for each in seen.channels
-        ],
-        "workers": [
-            (
-                f"{each.host}:{each.pid}",
-                rounded(each.silent_for) if each.is_alive else f"{rounded(each.silent_for)}, dead",
-                "every channel" if each.channels is None else ", ".join(each.channels) or "duties",
-                ", ".join(f"{run.task} #{run.id}" for run in each.running) or "-",
-            )
-            for each in seen.workers
-        ],
-        "tasks": [
-            (
-                each.task or "-",
-                each.channel,
-                str(each.total),
-                f"{each.failed + each.dead} ({each.failure_rate:.0%})",
-                *(_seconds(each.waits, share) for share in (0.5, 0.95)),
-                *(_seconds(each.runs, share) for share in (0.5, 0.95)),
-            )
-            for each in seen.tasks
-        ],
-        "dead": [
-            (
-                each.error or "-",
-                each.task or "-",
-                each.channel,
-                str(each.letters),
-                f"{each.last_at:%Y-%m-%d %H:%M:%S}",
-                str(each.newest),
-                each.message or "",
-            )
-            for each in seen.dead
-        ],
+        "channels": list(map(_of_channel, seen.channels)),
+        "workers": list(map(_of_worker, seen.workers)),
+        "tasks": list(map(_of_task, seen.tasks)),
+        "dead": list(map(_of_dead, seen.dead)),
     }
+
+
+def _of_channel(each: ChannelSeen) -> tuple[str, ...]:
+    return each.name, *of_stats(each.stats), str(each.raised), "paused" if each.is_paused else ""
+
+
+def _of_worker(each: WorkerSeen) -> tuple[str, ...]:
+    return (
+        f"{each.host}:{each.pid}",
+        rounded(each.silent_for) if each.is_alive else f"{rounded(each.silent_for)}, dead",
+        "every channel" if each.channels is None else ", ".join(each.channels) or "duties",
+        ", ".join(f"{run.task} #{run.id}" for run in each.running) or "-",
+    )
+
+
+def _of_task(each: Counts) -> tuple[str, ...]:
+    return (
+        each.task or "-",
+        each.channel,
+        str(each.total),
+        f"{each.failed + each.dead} ({each.failure_rate:.0%})",
+        *(_seconds(each.waits, share) for share in (0.5, 0.95)),
+        *(_seconds(each.runs, share) for share in (0.5, 0.95)),
+    )
+
+
+def _of_dead(each: DeadGroup) -> tuple[str, ...]:
+    return (
+        each.error or "-",
+        each.task or "-",
+        each.channel,
+        str(each.letters),
+        f"{each.last_at:%Y-%m-%d %H:%M:%S}",
+        str(each.newest),
+        each.message or "",
+    )
 
 
 def of_stats(stats: Stats) -> list[str]:

@@ -14,10 +14,10 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.engine import log, predicates
 from pgqueue.models.fields import InstantField, JSONField, NamesField, StatementTimestamp
 from pgqueue.options.filters import Filter, compiled
+from pgqueue.options.subscription_options import MATCHED, MOST_EVENTS, OPTIONS
 
 COMPILED = ("exact", "regex", "eq_path", "eq_value", "path", "vars", "key_path", "split_path")
 """What `save()` makes of the rest, for the statement that matches."""
-COMPILED_OF = {"topics", "where", "key", "split_by"}
 OF_WORKERS = {"position", "follows", "seen_at", "error"}
 SEEN_FOR = timedelta(minutes=5)
 """How long one that code declares goes on without a worker that has it: `is_active` in SQL."""
@@ -55,7 +55,7 @@ class Subscription(models.Model):
         db_default=[],
         default=list,
         blank=True,
-        help_text=_("order.paid, order.*, order.**"),
+        help_text=OPTIONS["topics"].help,
     )
     where = JSONField(_("where"), db_default={}, default=dict, blank=True)
     predicate = models.TextField(
@@ -63,14 +63,14 @@ class Subscription(models.Model):
         blank=True,
         db_default="",
         default="",
-        help_text=_("SQL over an event e and a subscription s: e.key = s.params ->> 'key'"),
+        help_text=OPTIONS["predicate"].help,
     )
     params = JSONField(
         _("params"),
         db_default={},
         default=dict,
         blank=True,
-        help_text=_("What the predicate knows as s.params."),
+        help_text=OPTIONS["params"].help,
     )
     channel = models.TextField(
         _("channel"), db_collation="C", db_default="default", default="default"
@@ -81,26 +81,26 @@ class Subscription(models.Model):
         blank=True,
         db_default="",
         default="",
-        help_text=_("Of its messages: a text, {key}, {topic} or {payload.name}."),
+        help_text=OPTIONS["key"].help,
     )
     ordered = models.BooleanField(
         _("ordered"),
         db_default=False,
         default=False,
-        help_text=_("Run them one by one, in the log's order."),
+        help_text=OPTIONS["ordered"].help,
     )
     batch = models.IntegerField(
         _("batch"),
         null=True,
         blank=True,
-        help_text=_("Events in one message, at most. Empty: one."),
+        help_text=OPTIONS["batch"].help,
     )
     split_by = models.TextField(
         _("split by"),
         blank=True,
         db_default="",
         default="",
-        help_text=_("Batch only events that agree in this: {key}, {topic} or {payload.name}."),
+        help_text=OPTIONS["split_by"].help,
     )
     priority = models.SmallIntegerField(_("priority"), db_default=0, default=0)
     max_attempts = models.IntegerField(_("max attempts"), db_default=5, default=5)
@@ -115,7 +115,7 @@ class Subscription(models.Model):
         _("expires after"),
         null=True,
         blank=True,
-        help_text=_("It is deleted unless it is renewed for so long."),
+        help_text=OPTIONS["expires_after"].help,
     )
     expires_at = InstantField(_("expires at"), null=True, editable=False)
 
@@ -170,7 +170,7 @@ class Subscription(models.Model):
                 condition=~Q(name="") & ~Q(channel=""), name="pgqueue_subscription_names"
             ),
             models.CheckConstraint(
-                condition=Q(batch__range=(1, 10_000)),
+                condition=Q(batch__range=(1, MOST_EVENTS)),
                 name="pgqueue_subscription_batch",
                 violation_error_message=_("A batch has 1 to 10 000 events."),
             ),
@@ -210,25 +210,25 @@ class Subscription(models.Model):
         if self.position is None:
             self.position = log.bounds(connections[using]).head
         if update_fields is None and not self._state.adding:
-            own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
-            update_fields = {"paused"} if self.declared else own - self.of_workers
-            if self.error and not self.paused:
-                self.error = ""
-                update_fields |= {"error"}
+            update_fields = self._fields_to_update()
         if update_fields is None or "expires_after" in update_fields:
             lasting = self.expires_after
             self.expires_at = timezone.now() + lasting if lasting else None
-        if update_fields is not None:
-            # Only these fields: a worker may have declared the subscription anew meanwhile.
-            update_fields = set(update_fields)
-            update_fields |= set(COMPILED) if update_fields & COMPILED_OF else set()
-            update_fields |= {"expires_at"} if "expires_after" in update_fields else set()
         super().save(
             force_insert=force_insert,
             force_update=force_update,
             using=using,
-            update_fields=update_fields,
+            update_fields=None if update_fields is None else _with_dependent(update_fields),
         )
+
+    def _fields_to_update(self) -> set[str]:
+        """Return the fields that a save of the whole row writes; forget an error."""
+        own = {field.name for field in self._meta.concrete_fields if not field.primary_key}
+        update_fields = {"paused"} if self.declared else own - self.of_workers
+        if self.error and not self.paused:
+            self.error = ""
+            update_fields |= {"error"}
+        return update_fields
 
     @property
     def is_in_code(self) -> bool:
@@ -280,3 +280,16 @@ class Subscription(models.Model):
         """
         for name, value in compiled(self.filter, key=self.key, split_by=self.split_by).items():
             setattr(self, name, value)
+
+
+def _with_dependent(names: Iterable[str]) -> set[str]:
+    """Return fields, and the fields that follow from them.
+
+    A save writes no other fields: a worker may have declared the subscription anew meanwhile.
+    """
+    fields = set(names)
+    if fields & MATCHED:
+        fields |= set(COMPILED)
+    if "expires_after" in fields:
+        fields |= {"expires_at"}
+    return fields

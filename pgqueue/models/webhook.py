@@ -15,14 +15,8 @@ from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidWebhook
 from pgqueue.models.fields import InstantField, JSONField
 from pgqueue.models.subscription import OF_WORKERS, Subscription
-from pgqueue.options.retries import load_backoff
-from pgqueue.options.webhook_options import (
-    as_headers,
-    as_secret,
-    as_timeout,
-    as_url,
-    new_secret,
-)
+from pgqueue.options.webhook_options import POST, new_secret
+from pgqueue.options.webhook_urls import as_url
 from pgqueue.values.instants import aware
 
 DELIVER = "pgqueue.webhooks.delivering.deliver"
@@ -53,7 +47,7 @@ class Webhook(Subscription):
         _("secret"),
         blank=True,
         default=new_secret,
-        help_text=_("What posts are signed with: whsec_ and base64. Empty: a new one."),
+        help_text=POST["secret"].help,
     )
     rotated = JSONField(
         _("rotated"),
@@ -67,7 +61,7 @@ class Webhook(Subscription):
         db_default={},
         default=dict,
         blank=True,
-        help_text=_("What is sent with each post."),
+        help_text=POST["headers"].help,
     )
     enabled = models.BooleanField(
         _("enabled"),
@@ -76,32 +70,29 @@ class Webhook(Subscription):
         help_text=_("If not, nothing is posted; what happens meanwhile is skipped."),
     )
     cloudevents = models.BooleanField(
-        _("CloudEvents"), db_default=False, default=False, help_text=_("Post CloudEvents, as JSON.")
+        _("CloudEvents"), db_default=False, default=False, help_text=POST["cloudevents"].help
     )
     gzip = models.BooleanField(
-        _("gzip"), db_default=True, default=True, help_text=_("Compress bodies of 1 KiB or more.")
+        _("gzip"), db_default=True, default=True, help_text=POST["gzip"].help
     )
     serializer = models.TextField(
         _("serializer"),
         blank=True,
         db_default="",
         default="",
-        help_text=_("The import path of a function that makes the body."),
+        help_text=POST["serializer"].help,
     )
     timeout = models.DurationField(
         _("timeout"),
         null=True,
         blank=True,
-        help_text=_("How long a post may take. Empty: as PGQUEUE says."),
+        help_text=POST["timeout"].help,
     )
     backoff = JSONField(
         _("backoff"),
         null=True,
         blank=True,
-        help_text=_(
-            'Seconds to wait after each failure: [10, 60, 3600], or {"base": 10, "cap": '
-            "3600}. Empty: as PGQUEUE says."
-        ),
+        help_text=POST["backoff"].help,
     )
     salt = models.UUIDField(
         _("salt"), default=uuid4, editable=False, help_text=_("A part of each webhook-id.")
@@ -183,10 +174,7 @@ class Webhook(Subscription):
         checks: dict[str, Callable[[Any], Any]] = {
             "name": _name,
             "url": lambda url: as_url(url, options.allow_private),
-            "headers": as_headers,
-            "secret": as_secret,
-            "timeout": lambda timeout: None if timeout is None else as_timeout(timeout),
-            "backoff": lambda backoff: None if backoff is None else load_backoff(backoff),
+            **{name: each.row_check for name, each in POST.items() if each.row_check},
         }
         for name, check in checks.items():
             try:

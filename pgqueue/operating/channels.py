@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from django.db import connections, transaction
 from django.db.models import Q, QuerySet
@@ -18,24 +18,20 @@ from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import channels, workers
-from pgqueue.engine import purge as purging
 from pgqueue.engine.live_counts import Stats, measure, measure_all
 from pgqueue.engine.operate import Operated
-from pgqueue.engine.purge import PurgeBounds
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Message, Policy
 from pgqueue.models.fields import StatementTimestamp
 from pgqueue.models.message import MessageQuerySet
+from pgqueue.operating import purges
+from pgqueue.operating.channel_options import Configuration, columns_of
 from pgqueue.options.policies import checked as checked_limits
-from pgqueue.options.retention import as_retention
-from pgqueue.states import Outcome, State
-from pgqueue.values.error_words import checked_option, hint, shown
+from pgqueue.states import State
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.number_checks import (
     as_age,
-    as_count,
-    as_duration,
-    as_flag,
     as_timedelta,
 )
 
@@ -46,17 +42,6 @@ SHORTEST_NAP, LONGEST_NAP = 0.01, 0.5  # seconds
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Configuration(TypedDict, total=False):
-    """The options of `Channel.configure()`, which documents them."""
-
-    on_dead: str
-    on_full: str
-    handler: Any
-    watched: bool
-    retention: timedelta | float | Mapping[str, timedelta | float] | None
-    dead_retention: timedelta | float | None
 
 
 def _needs_tables(
@@ -209,7 +194,7 @@ class Channel:
         """
         columns: dict[str, Any] = {}
         for name, value in options.items():
-            columns |= _configured(name, value)
+            columns |= columns_of(name, value)
         self._rows.update_or_create(name=self.name, defaults=columns)
 
     @_needs_tables
@@ -251,7 +236,9 @@ class Channel:
             )
         until = None
         if timeout is not None:
-            until = time.monotonic() + _argument("timeout", timeout, as_timedelta).total_seconds()
+            until = (
+                time.monotonic() + checked_option(as_timedelta, "timeout", timeout).total_seconds()
+            )
         nap = SHORTEST_NAP
         while self._is_unfinished():
             left = LONGEST_NAP if until is None else until - time.monotonic()
@@ -296,8 +283,9 @@ class Channel:
         Raises:
             ValueError: a state is unknown, or running.
         """
-        bounds = self._bounds(keep=None, older_than=None)
-        return self._discard(_purged(states), bounds, up_to=bounds.newest or 0)
+        bounds = purges.bounds(self.alias, self.name)
+        chosen = purges.purgeable_states(states)
+        return purges.discard(self.alias, self.name, chosen, bounds, up_to=bounds.newest or 0)
 
     def purgeable(self, states: Collection[str] = (*WAITING, State.DEAD)) -> MessageQuerySet:
         """Return the messages that `purge()` would end now.
@@ -305,7 +293,7 @@ class Channel:
         Raises:
             ValueError: see `purge()`.
         """
-        return self._messages.filter(state__in=_purged(states))
+        return self._messages.filter(state__in=purges.purgeable_states(states))
 
     def trim(self, *, older_than: timedelta | float | None = None, keep: int | None = None) -> int:
         """Discard waiting messages that are too old or too many; return how many there were.
@@ -320,8 +308,8 @@ class Channel:
         Raises:
             ValueError: neither is given, or one has an invalid value.
         """
-        bounds = self._trimmed(older_than, keep)
-        return self._discard(WAITING, bounds, up_to=bounds.surplus or 0)
+        bounds = purges.bounds_of_surplus(self.alias, self.name, older_than=older_than, keep=keep)
+        return purges.discard(self.alias, self.name, WAITING, bounds, up_to=bounds.surplus or 0)
 
     def trimmable(
         self, *, older_than: timedelta | float | None = None, keep: int | None = None
@@ -331,7 +319,7 @@ class Channel:
         Raises:
             ValueError: see `trim()`.
         """
-        bounds = self._trimmed(older_than, keep)
+        bounds = purges.bounds_of_surplus(self.alias, self.name, older_than=older_than, keep=keep)
         meant = Q(pk__lte=bounds.surplus or 0)
         if bounds.before is not None:
             meant |= Q(pk__lte=bounds.newest or 0, created_at__lt=bounds.before)
@@ -406,13 +394,13 @@ class Channel:
         key: str | None,
         older_than: timedelta | float | None,
     ) -> MessageQuerySet:
-        wanted: dict[str, Any] = {"pk__in": _argument("id", ids, _ids)} if ids else {}
+        wanted: dict[str, Any] = {"pk__in": checked_option(_ids, "id", ids)} if ids else {}
         if task is not None:
-            wanted["task"] = _argument("task", task, as_path)
+            wanted["task"] = checked_option(as_path, "task", task)
         if key is not None:
-            wanted["key"] = _argument("key", key, as_key)
+            wanted["key"] = checked_option(as_key, "key", key)
         if older_than is not None:
-            age = _argument("older_than", older_than, as_age)
+            age = checked_option(as_age, "older_than", older_than)
             wanted["created_at__lt"] = StatementTimestamp() - age
         return self._messages.filter(**wanted)
 
@@ -420,53 +408,9 @@ class Channel:
     def _messages(self) -> MessageQuerySet:
         return Message.objects.using(self.alias).in_channel(self.name)
 
-    def _trimmed(self, older_than: timedelta | float | None, keep: int | None) -> PurgeBounds:
-        """Return the bounds of the messages that are too old or too many.
-
-        Raises:
-            ValueError: neither is given, or one has an invalid value.
-        """
-        if older_than is None and keep is None:
-            raise ValueError("Give older_than, or keep, or both.")
-        age = None if older_than is None else _argument("older_than", older_than, as_age)
-        keep = None if keep is None else _argument("keep", keep, partial(as_count, least=0))
-        return self._bounds(keep=keep, older_than=age)
-
     def _is_unfinished(self) -> bool:
         with borrow(self.alias) as connection:
             return workers.unfinished(connection, channels=[self.name], excluded=[])
-
-    def _bounds(self, *, keep: int | None, older_than: timedelta | None) -> PurgeBounds:
-        with borrow(self.alias) as connection:
-            return purging.bounds(connection, self.name, keep=keep, older_than=older_than)
-
-    def _discard(self, states: Collection[State], bounds: PurgeBounds, *, up_to: int) -> int:
-        total, newest = 0, bounds.newest or 0
-        last: int | None = 0
-        while last is not None and last < newest:
-            with borrow(self.alias) as connection:
-                step = purging.discard(
-                    connection,
-                    self.name,
-                    states=states,
-                    after=last,
-                    up_to=up_to,
-                    before=bounds.before,
-                )
-            total, last = total + step.ended, step.last
-        return total
-
-
-def _purged(states: Collection[str]) -> set[State]:
-    """Return the checked states of a purge.
-
-    Raises:
-        ValueError: one is unknown, or running.
-    """
-    meant = {State(state) for state in states}
-    if State.RUNNING in meant:
-        raise ValueError("Running messages are not purged: cancel() asks them to stop.")
-    return meant
 
 
 def _scope(key: str | None, each_key: bool) -> dict[str, str]:
@@ -484,70 +428,8 @@ def _scope(key: str | None, each_key: bool) -> dict[str, str]:
         raise InvalidPolicy(f"key={shown(key)}: {error}") from error
 
 
-def _argument(name: str, value: Any, check: Callable[[Any], T]) -> T:
-    """Return the argument as `check` reads it.
-
-    Raises:
-        ValueError: the argument has an invalid value.
-    """
-    return checked_option(check, name, value)
-
-
 def _ids(values: Collection[Any]) -> list[int]:
     try:
         return [id for id in map(int, values) if id <= LAST_ID]
     except OverflowError as error:
         raise ValueError(str(error)) from error
-
-
-def _configured(name: str, value: Any) -> dict[str, Any]:
-    """Return the columns that store an option, and their values."""
-    if name not in _OPTIONS:
-        raise InvalidChannel(f"A channel has no option {name!r}. {hint(name, _OPTIONS)}")
-    try:
-        checked = _OPTIONS[name](value)
-    except (TypeError, ValueError) as error:
-        raise InvalidChannel(f"{name}={shown(value)}: {error}") from error
-    return checked if isinstance(checked, dict) else {name: checked}
-
-
-def _one_of(words: Collection[str]) -> Callable[[Any], str]:
-    def check(value: Any) -> str:
-        if value not in words:
-            raise ValueError(f"it must be {' or '.join(map(repr, words))}.")
-        return str(value)
-
-    return check
-
-
-def _handler(value: Any) -> str:
-    if getattr(value, "encrypted", False):
-        raise ValueError("it is encrypted, and raw messages are stored as they are sent.")
-    path = getattr(value, "name", value)
-    if not isinstance(path, str):
-        raise TypeError("it must be a task, or the import path of one.")
-    return as_path(path)
-
-
-def _keep(value: Any) -> timedelta | None:
-    return None if value is None else as_duration(value)
-
-
-def _retention(value: Any) -> dict[str, timedelta | None]:
-    """Return all columns of the retention: an option states it as a whole."""
-    is_by_outcome = isinstance(value, Mapping)
-    by_outcome = as_retention(value) if is_by_outcome else {}
-    return {
-        "retention": None if is_by_outcome else _keep(value),
-        **{f"retention_{outcome}": by_outcome.get(outcome) for outcome in Outcome.values},
-    }
-
-
-_OPTIONS: Mapping[str, Callable[[Any], Any]] = {
-    "on_dead": _one_of(models.Channel.OnDead.values),
-    "on_full": _one_of(models.Channel.OnFull.values),
-    "handler": _handler,
-    "watched": as_flag,
-    "retention": _retention,
-    "dead_retention": _keep,
-}

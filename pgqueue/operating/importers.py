@@ -110,7 +110,7 @@ def move(source: str, *, dry_run: bool = False) -> ImportReport:
     """
     report = ImportReport()
     alias = settings().database
-    if _rows(alias, "is_there", table=SOURCES[source]) == [(None,)]:
+    if rows_of(alias, SQL["is_there"], table=SOURCES[source]) == [(None,)]:
         raise SourceMissing(
             f"The database {alias!r} has no tables of {source}: "
             "jobs are moved in one transaction, within one database."
@@ -122,10 +122,12 @@ def move(source: str, *, dry_run: bool = False) -> ImportReport:
     after = ""
     while True:
         with transaction.atomic(using=alias):
-            jobs = [Pending(*row) for row in _rows(alias, name, after=after, limit=BATCH)]
+            jobs = [Pending(*row) for row in rows_of(alias, SQL[name], after=after, limit=BATCH)]
             moving = Moving[Pending](
                 take=lambda job, part: _take(job, alias, part),
-                delete=lambda jobs: _rows(alias, f"{name}_delete", ids=[job.id for job in jobs]),
+                delete=lambda jobs: rows_of(
+                    alias, SQL[f"{name}_delete"], ids=[job.id for job in jobs]
+                ),
                 name=attrgetter("task"),
             )
             move_some(jobs, moving, alias, report)
@@ -200,11 +202,11 @@ def _take(job: Pending, alias: str, report: ImportReport) -> bool:
 
 def _move_schedules(alias: str, report: ImportReport, *, dry_run: bool) -> None:
     with transaction.atomic(using=alias):
-        found = [Periodic(*row) for row in _rows(alias, "celery_beat")]
+        found = [Periodic(*row) for row in rows_of(alias, SQL["celery_beat"])]
         moving = Moving[Periodic](
             take=lambda each, part: _take_over(each, alias, part),
-            delete=lambda found: _rows(
-                alias, "celery_beat_delete", names=[each.name for each in found]
+            delete=lambda found: rows_of(
+                alias, SQL["celery_beat_delete"], names=[each.name for each in found]
             ),
             name=attrgetter("name"),
         )
@@ -241,7 +243,8 @@ def _take_over(periodic: Periodic, alias: str, report: ImportReport) -> bool:
     return True
 
 
-def _rows(alias: str, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
+def rows_of(alias: str, statement: Any, **parameters: Any) -> list[tuple[Any, ...]]:
+    """Return the rows that a statement finds or changes in the database `alias`."""
     with connections[alias].cursor() as cursor:
-        cursor.execute(SQL[statement], parameters)
+        cursor.execute(statement, parameters)
         return list(cursor.fetchall())

@@ -1,37 +1,31 @@
-"""The options of webhooks, in code, in the admin and in the project's settings."""
+"""The options of webhooks."""
 
 from __future__ import annotations
 
 import re
-import socket
 from base64 import b64decode, b64encode
 from binascii import Error as NoBase64
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from secrets import token_bytes
-from typing import Any, NamedTuple
-from urllib.parse import quote, urlsplit
+from typing import Any
 
-from django.core.exceptions import ImproperlyConfigured
+from django.utils.translation import gettext_lazy as _
 
-from pgqueue.options.addresses import Network, as_networks, is_allowed
-from pgqueue.options.retries import (
-    Backoff,
-    Exponential,
-    as_backoff,
-    declare,
-)
-from pgqueue.values.error_words import hint, shown
+from pgqueue.options import serializers, subscription_options
+from pgqueue.options.records import Option, Record, optional
+from pgqueue.options.retries import Backoff, as_backoff, dump_backoff, load_backoff
+from pgqueue.options.serializers import Serializer
+from pgqueue.options.subscription_options import SharedOptions
+from pgqueue.values.error_words import shown
 from pgqueue.values.names import as_text
-from pgqueue.values.number_checks import as_count, as_duration
+from pgqueue.values.number_checks import as_count, as_duration, as_flag
 
-URL_LIMIT = 2000
+CHANNEL = "webhooks"
+"""The channel of their messages, unless another one is given."""
 HEADERS_LIMIT = 8000
 """The limit of bytes for all headers together."""
-SCHEMES = {"http": 80, "https": 443}
-IN_URLS = "%/:=&?~#+!$,;'@()*[]"
-"""The characters that are not quoted in a URL."""
 HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 VALUE = re.compile(r"[\x20-\x7e\xa0-\xff]*")
 OURS = (
@@ -41,62 +35,25 @@ OURS = (
 OUR_PREFIXES = ("webhook-", "proxy-")
 """The prefixes of headers that pgqueue or HTTP controls: a user must not set these."""
 SECRET = "whsec_"  # noqa: S105
+SECRET_LIMIT = 2000
 SECRET_BYTES = range(24, 65)
 NEW_SECRET_BYTES = 32
 LONGEST_TIMEOUT = timedelta(minutes=5)
 
 
-class Origin(NamedTuple):
-    """The server of requests. Requests with equal origins may share a connection."""
+class WebhookOptions(SharedOptions, total=False):
+    """The options of `webhooks.create()`. See `OPTIONS`."""
 
-    scheme: str
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class Endpoints:
-    """The options of `PGQUEUE["WEBHOOKS"]` in lower case, with their defaults."""
-
-    timeout: timedelta = timedelta(seconds=10)
-    """The limit of a post, from the look-up of the name to the end of the response."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of each post. A webhook's own headers take precedence."""
-    backoff: Backoff = field(default_factory=lambda: Exponential(base=10, cap=43_200))
-    """The wait of a failed delivery."""
-    max_attempts: int = 16
-    """The number of errors after which a delivery is a dead letter: two days by this backoff."""
-    pause_after: timedelta | None = timedelta(days=1)
-    """A webhook is paused after this time of failures without a success; None: never."""
-    allow_private: tuple[Network, ...] = ()
-    """Networks to which webhooks may be posted, in addition to public ones."""
-    source: str = "/pgqueue"
-    """The `source` of CloudEvents: a URI that is unique to this project's events."""
-
-
-def as_endpoints(given: Any) -> Endpoints:
-    """Return the options of `PGQUEUE["WEBHOOKS"]`.
-
-    Raises:
-        ImproperlyConfigured: an option is unknown, or its value is invalid.
-    """
-    if not isinstance(given, Mapping):
-        raise ImproperlyConfigured(f"PGQUEUE['WEBHOOKS'] = {shown(given)}: it must be a dict.")
-    known = [each.name.upper() for each in fields(Endpoints)]
-    for name in given:
-        if name not in known:
-            meant = hint(str(name).upper(), known)
-            raise ImproperlyConfigured(f"PGQUEUE['WEBHOOKS'] has no option {shown(name)}. {meant}")
-    return Endpoints(**{name.lower(): _checked(name, value) for name, value in given.items()})
-
-
-def _checked(name: str, value: Any) -> Any:
-    try:
-        return _CHECKS[name](value)
-    except (TypeError, ValueError) as error:
-        # A header's value may be a password.
-        said = "" if name == "HEADERS" else f" = {shown(value)}"
-        raise ImproperlyConfigured(f"PGQUEUE['WEBHOOKS'][{name!r}]{said}: {error}") from error
+    topics: str | Iterable[str] | None
+    channel: str
+    secret: str | None
+    headers: Mapping[str, str] | None
+    cloudevents: bool
+    gzip: bool
+    serializer: Serializer | str | None
+    timeout: float | timedelta | None
+    backoff: Backoff | Sequence[float | timedelta] | None
+    max_attempts: int | None
 
 
 def as_timeout(value: Any) -> timedelta:
@@ -135,68 +92,6 @@ def as_headers(value: Any) -> dict[str, str]:
     return dict(value)
 
 
-def as_url(value: Any, networks: tuple[Network, ...] = ()) -> str:
-    """Return `value` if it is a valid URL of a webhook. The name of the host is not looked up.
-
-    Args:
-        networks: networks that are allowed in addition to public ones.
-
-    Raises:
-        TypeError, ValueError: the URL is invalid.
-    """
-    url = as_text(value, URL_LIMIT)
-    origin, _ = parsed(url)
-    if not may_be_posted_to(origin.host, networks):
-        raise ValueError(
-            "its address is private: PGQUEUE['WEBHOOKS']['ALLOW_PRIVATE'] must allow it."
-        )
-    return url
-
-
-def parsed(url: str) -> tuple[Origin, str]:
-    """Return the origin of a URL, and the target that requests send.
-
-    Raises:
-        ValueError: the URL is invalid. The error's text does not contain the URL.
-    """
-    if any(each <= " " or each in "\\\x7f" for each in url):
-        raise ValueError("it must have no spaces or control characters.")
-    parts = urlsplit(url)
-    if parts.scheme not in SCHEMES:
-        raise ValueError("it must begin with https:// or http://.")
-    if "@" in parts.netloc:
-        raise ValueError("it must have no user or password: use a header for credentials.")
-    if parts.fragment:
-        raise ValueError("it must have no fragment ('#'), which is never sent.")
-    host = parts.hostname or ""
-    if "%" in host:
-        raise ValueError("its host must have no '%'.")
-    try:
-        ascii_host = host if ":" in host else host.encode("idna").decode("ascii")
-        port = parts.port
-    except ValueError as error:
-        raise ValueError("its host or its port is invalid.") from error
-    if not ascii_host or port == 0:
-        raise ValueError("it must have a host, and no port 0.")
-    target = quote(parts.path or "/", safe=IN_URLS)
-    if parts.query:
-        target += f"?{quote(parts.query, safe=IN_URLS)}"
-    return Origin(parts.scheme, ascii_host.lower(), port or SCHEMES[parts.scheme]), target
-
-
-def may_be_posted_to(host: str, networks: tuple[Network, ...]) -> bool:
-    """Return whether a host may be posted to, if it is an address; True for other names."""
-    name = host.rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return is_allowed("127.0.0.1", networks)
-    try:
-        # Also other forms that the C library accepts as addresses: 2130706433, 0x7f.1.
-        found = socket.getaddrinfo(name, None, flags=socket.AI_NUMERICHOST)
-    except OSError:
-        return True
-    return all(is_allowed(str(address[0]), networks) for *_, address in found)
-
-
 def new_secret() -> str:
     """Return a new random secret."""
     return SECRET + b64encode(token_bytes(NEW_SECRET_BYTES)).decode()
@@ -208,7 +103,7 @@ def as_secret(value: Any) -> str:
     Raises:
         TypeError, ValueError: it is invalid. The error's text does not contain it.
     """
-    secret = as_text(value, URL_LIMIT)
+    secret = as_text(value, SECRET_LIMIT)
     if not secret.startswith(SECRET):
         raise ValueError(f"it must begin with {SECRET!r}.")
     try:
@@ -229,24 +124,102 @@ def key_of(secret: str) -> bytes:
     return b64decode(secret.removeprefix(SECRET), validate=True)
 
 
-def _backoff(value: Any) -> Backoff:
-    backoff = as_backoff(value)
-    declare(backoff)
-    return backoff
+def _secret(value: Any) -> str:
+    return new_secret() if value is None else as_secret(value)
 
 
-def _source(value: Any) -> str:
-    if not value or any(each <= " " for each in as_text(value, URL_LIMIT)):
-        raise ValueError("it must be a URI, or a part of one.")
-    return str(value)
+def _backoff(value: Any) -> Any:
+    return dump_backoff(as_backoff(value))
 
 
-_CHECKS = {
-    "TIMEOUT": as_timeout,
-    "HEADERS": as_headers,
-    "BACKOFF": _backoff,
-    "MAX_ATTEMPTS": as_count,
-    "PAUSE_AFTER": lambda value: None if value is None else as_duration(value),
-    "ALLOW_PRIVATE": as_networks,
-    "SOURCE": _source,
+def _stored_backoff(value: Any) -> Any:
+    load_backoff(value)
+    return value
+
+
+POST: Record = {
+    "secret": Option(
+        about='the secret that signs posts: "whsec_" and 24 to 64 bytes in base64. None: a new '
+        "secret, which is the `secret` of the returned webhook.",
+        check=_secret,
+        row_check=as_secret,
+        default_words="a new one",
+        help=_("What posts are signed with: whsec_ and base64. Empty: a new one."),
+        section="secret",
+        is_secret=True,
+    ),
+    "headers": Option(
+        about="headers of each post, in addition to the headers of the settings.",
+        check=optional(as_headers, dict),
+        row_check=as_headers,
+        default_words="none",
+        help=_("What is sent with each post."),
+        section="post",
+        is_json=True,
+        is_secret=True,
+    ),
+    "cloudevents": Option(
+        about="post CloudEvents 1.0, in their JSON format.",
+        check=as_flag,
+        default=False,
+        default_words="`False`",
+        help=_("Post CloudEvents, as JSON."),
+        section="post",
+    ),
+    "gzip": Option(
+        about="compress bodies of 1 KiB or more; the signature covers the uncompressed body.",
+        check=as_flag,
+        default=True,
+        default_words="`True`",
+        help=_("Compress bodies of 1 KiB or more."),
+        section="post",
+    ),
+    "serializer": Option(
+        about="a function that makes the body, declared by `@serializer`, or its name.",
+        check=serializers.name_of,
+        default_words="JSON",
+        help=_("The import path of a function that makes the body."),
+        section="post",
+    ),
+    "timeout": Option(
+        about="seconds or a timedelta for a whole exchange; None: as the settings say.",
+        check=optional(as_timeout),
+        row_check=optional(as_timeout),
+        default_words="`TIMEOUT`",
+        help=_("How long a post may take. Empty: as PGQUEUE says."),
+        section="post",
+    ),
+    "backoff": Option(
+        about="the wait after a failure: `Exponential(…)`, a list of seconds, or a function "
+        "declared by `@backoff`; None: as the settings say.",
+        check=optional(_backoff),
+        row_check=optional(_stored_backoff),
+        default_words="`BACKOFF`",
+        help=_(
+            'Seconds to wait after each failure: [10, 60, 3600], or {"base": 10, "cap": '
+            "3600}. Empty: as PGQUEUE says."
+        ),
+        section="post",
+        is_json=True,
+    ),
+    "max_attempts": Option(
+        about="the number of failures after which a delivery is a dead letter; None: as the "
+        "settings say.",
+        check=optional(as_count),
+        default_words="`MAX_ATTEMPTS`",
+        section="post",
+    ),
 }
+"""The options of posts by their names, in the order of forms and docs."""
+OF_SUBSCRIPTIONS: Record = {
+    # The key of its messages is its name.
+    **{name: each for name, each in subscription_options.OPTIONS.items() if name != "key"},
+    "channel": replace(
+        subscription_options.OPTIONS["channel"],
+        about="the channel of its messages.",
+        default=CHANNEL,
+        default_words=f'`"{CHANNEL}"`',
+    ),
+}
+OPTIONS: Record = {**OF_SUBSCRIPTIONS, **POST}
+"""Each option of a webhook by its name."""

@@ -8,38 +8,34 @@ each event exactly once.
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
 import psycopg
 
 from pgqueue import signals
-from pgqueue.database.connections import Session
 from pgqueue.engine import identity, log
 from pgqueue.engine.culprits import may_be_own, tell
 from pgqueue.engine.log import LogStretch
 from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
 from pgqueue.events.growth import GrowthWaiter
-from pgqueue.events.reading import check_bounds, first_unreadable, read_stretch
+from pgqueue.events.reading import first_unreadable, read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
-from pgqueue.options.filters import Filter, as_regex
+from pgqueue.options.filters import Filter
+from pgqueue.sse.matching import PAGE, chunks_of, fails, of_any
+from pgqueue.sse.missed import CatchingUp, LogClient, ReplayLimits, reason_of
 from pgqueue.streams import wire
-from pgqueue.streams.client import MOST_BYTES, WENT_WRONG, Client
+from pgqueue.streams.client import WENT_WRONG
 from pgqueue.streams.source import LINGER, StreamSource
-from pgqueue.threads.service import NO_NAP, Service
+from pgqueue.threads.service import NO_NAP
 
-PAGE = 500
-"""The maximum of events in one read."""
-MOST_PATTERNS = 100
-"""The maximum of topic patterns in a query. With more, the feed reads all events, and filters."""
 TELL_EVERY = 1.0
 """The shortest time, in seconds, between two updates of Last-Event-ID without an event."""
 PATIENCE = 1.0
@@ -47,24 +43,10 @@ PATIENCE = 1.0
 NOWHERE = -1
 
 
-class ReplayLimits(NamedTuple):
-    """The maximum of missed events for a client, and their age. With more, it gets a reset."""
+class EventClient(LogClient):
+    """A stream of events of the log, which is a client of the feed."""
 
-    events: int
-    age: timedelta
-
-
-class EventClient(Client):
-    """A stream of events of the log.
-
-    Attributes:
-        wanted: the filter of the events.
-        last_event_id: the browser's Last-Event-ID; "": the stream begins now.
-        after: the position in it; None: it is invalid.
-        mark: the mark in it, of the event at that position; "": none.
-    """
-
-    __slots__ = ("_feed", "after", "last_event_id", "limits", "mark", "wanted")
+    __slots__ = ("_feed",)
 
     def __init__(
         self,
@@ -75,12 +57,7 @@ class EventClient(Client):
         mark: str,
         limits: ReplayLimits,
     ) -> None:
-        super().__init__()
-        self.wanted = wanted
-        self.last_event_id = last_event_id
-        self.after = after
-        self.mark = mark
-        self.limits = limits
+        super().__init__(wanted, last_event_id=last_event_id, after=after, mark=mark, limits=limits)
         self._feed: EventFeed | None = None
 
     def join(self, alias: str) -> None:
@@ -234,9 +211,9 @@ class EventFeed(StreamSource[EventClient]):
             filters = list(self._clients)
         after = self._position
         try:
-            stretch = read_stretch(connection, _of_any(filters), after=after, limit=PAGE)
+            stretch = read_stretch(connection, of_any(filters), after=after, limit=PAGE)
         except (EventsRemoved, PositionAhead) as error:
-            self._begin_anew(connection, _reason(error))
+            self._begin_anew(connection, reason_of(error))
             return True
         except psycopg.Error as error:
             stretch = self._without_unreadable(connection, filters, error)
@@ -246,7 +223,7 @@ class EventFeed(StreamSource[EventClient]):
             self._waiter.found()
             events = [RecordedEvent.of(each) for each in stretch.events]
             try:
-                chunks = _chunks(connection, filters, events, self._identity)
+                chunks = chunks_of(connection, filters, events, self._identity)
             except psycopg.Error as error:
                 if not (
                     may_be_own(error)
@@ -263,7 +240,7 @@ class EventFeed(StreamSource[EventClient]):
         self, connection: Connection, filters: Sequence[Filter], error: Exception
     ) -> LogStretch:
         """Read up to an unreadable event; leave it out if it is the next one."""
-        after, wanted = self._position, _of_any(filters)
+        after, wanted = self._position, of_any(filters)
         position = first_unreadable(
             connection, error, after=after, condition=wanted.sql, parameters=wanted.parameters
         )
@@ -321,7 +298,7 @@ class EventFeed(StreamSource[EventClient]):
         error: psycopg.Error,
     ) -> bool:
         """End the streams whose conditions PostgreSQL refuses; return whether one was ended."""
-        culprits = [each for each in filters if each.path and _fails(connection, each, events)]
+        culprits = [each for each in filters if each.path and fails(connection, each, events)]
         for wanted in culprits:
             with self._lock:
                 clients = list(self._clients.get(wanted, ()))
@@ -349,179 +326,3 @@ class Share(NamedTuple):
     client: EventClient
     chunk: bytes
     events: int
-
-
-class CatchingUp(Service):
-    """Reads the missed events of clients in its own thread, so the other clients need not wait."""
-
-    longest_backoff = timedelta(seconds=1)
-    longest_step = float("inf")
-
-    def __init__(self, alias: str) -> None:
-        super().__init__()
-        self.name = "sse catching up"
-        self._session = Session(alias, name="sse catching up")
-        self._coming: deque[tuple[EventClient, int]] = deque()
-
-    def add(self, client: EventClient, upto: int) -> None:
-        """Add a client, which first gets its missed events up to a position."""
-        self._coming.append((client, upto))
-        self.wake()
-
-    def tick(self) -> timedelta:
-        """Send the new clients their missed events; return the time until the next tick."""
-        # After a restart of a server, many clients come at once, with the same Last-Event-ID.
-        known: dict[object, bytes] = {}
-        while self._coming:
-            if self._stopping.is_set():
-                return NO_NAP
-            client, upto = self._coming[0]
-            request = client.wanted, client.last_event_id, client.limits, upto
-            try:
-                if request not in known:
-                    known[request] = self._missed(client, upto)
-            except psycopg.Error as error:
-                if not may_be_own(error):
-                    raise
-                signals.send(signals.service_failed, type(self), service=self.name, error=error)
-                self._tell(client, partial(client.end, WENT_WRONG))
-            else:
-                self._tell(client, partial(client.begin, known[request]))
-            self._coming.popleft()
-        self._session.close()
-        return timedelta(minutes=1)
-
-    def _tell(self, client: EventClient, call: Callable[[], None]) -> None:
-        try:
-            client.loop.call_soon_threadsafe(call)
-        except RuntimeError:
-            client.leave()  # its loop is closed
-
-    def _missed(self, client: EventClient, upto: int) -> bytes:
-        """Return the begin of a stream: the missed events or a reset, then the position."""
-        mark = identity.mark_at(self._session.connection, upto)
-        ready = wire.ready(upto, mark=mark)
-        if not client.last_event_id:
-            return ready
-        try:
-            return self._read(client, upto) + ready
-        except (EventsRemoved, PositionAhead) as error:
-            reason = _reason(error)
-        except NotSent as error:
-            reason = str(error)
-        reset = wire.reset(reason, last_event_id=client.last_event_id, position=upto, mark=mark)
-        return reset + ready
-
-    def _read(self, client: EventClient, upto: int) -> bytes:
-        after, limits = client.after, client.limits
-        if after is None:
-            raise NotSent("invalid")
-        connection = self._session.connection
-        check_bounds(after, log.bounds(connection))
-        if client.mark and not identity.is_marked(connection, after, client.mark):
-            raise NotSent("restored")
-        ours = identity.of(connection)
-        if after < upto and log.is_next_older(connection, after=after, age=limits.age):
-            raise NotSent("too_old")
-        blocks: list[bytes] = []
-        size = 0
-        while after < upto:
-            limit = min(limits.events - len(blocks) + 1, PAGE)
-            stretch = read_stretch(connection, client.wanted, after=after, limit=limit)
-            after = stretch.upto
-            new = [
-                _recorded(ours, RecordedEvent.of(e)) for e in stretch.events if e.position <= upto
-            ]
-            blocks += new
-            size += sum(map(len, new))
-            if len(blocks) > limits.events or size > MOST_BYTES:
-                raise NotSent("too_many")
-        return b"".join(blocks)
-
-    def finish(self) -> None:
-        """Close the connection."""
-        self._session.close()
-
-
-class NotSent(Exception):
-    """The missed events of a client are not sent. The text of the error is the reason."""
-
-
-def _reason(error: EventsRemoved | PositionAhead) -> str:
-    return "removed" if isinstance(error, EventsRemoved) else "ahead"
-
-
-def _of_any(filters: Iterable[Filter]) -> Filter:
-    """Return a filter that matches at least the events which any of the filters matches."""
-    each = list(filters)
-    topics = {topic for wanted in each for topic in wanted.topics}
-    if len(topics) > MOST_PATTERNS or any(wanted.wants_all_topics for wanted in each):
-        return Filter()
-    return Filter(tuple(sorted(topics)))
-
-
-def _chunks(
-    connection: Connection,
-    filters: Iterable[Filter],
-    events: Sequence[RecordedEvent],
-    ours: str,
-) -> dict[Filter, tuple[bytes, int]]:
-    """Return the formatted events of each filter that matches any, and their number."""
-    blocks: dict[int, bytes] = {}
-
-    def formatted(event: RecordedEvent) -> bytes:
-        if event.position not in blocks:
-            blocks[event.position] = _recorded(ours, event)
-        return blocks[event.position]
-
-    chunks = {}
-    for wanted, found in _matched(connection, filters, events).items():
-        if found:
-            chunks[wanted] = b"".join(map(formatted, found)), len(found)
-    return chunks
-
-
-def _recorded(ours: str, event: RecordedEvent) -> bytes:
-    """Return a formatted event, with a mark of the database's identity."""
-    return wire.recorded(event, mark=identity.mark(ours, identity.marker_of(event.created_at)))
-
-
-def _matched(
-    connection: Connection, filters: Iterable[Filter], events: Sequence[RecordedEvent]
-) -> dict[Filter, list[RecordedEvent]]:
-    """Return the events that each filter matches. PostgreSQL checks the payloads."""
-    matched = {
-        wanted: [each for each in events if _wants_topic(wanted.topics, each.topic)]
-        for wanted in filters
-    }
-    conditional = [wanted for wanted, found in matched.items() if wanted.path and found]
-    if conditional:
-        asked = [
-            (number, event.position)
-            for number, wanted in enumerate(conditional)
-            for event in matched[wanted]
-        ]
-        met = set(log.meeting(connection, conditional, asked))
-        for number, wanted in enumerate(conditional):
-            matched[wanted] = [e for e in matched[wanted] if (number, e.position) in met]
-    return matched
-
-
-def _fails(connection: Connection, wanted: Filter, events: Sequence[RecordedEvent]) -> bool:
-    try:
-        log.meeting(connection, [wanted], [(0, event.position) for event in events])
-    except psycopg.Error as error:
-        if not may_be_own(error):
-            raise
-        return True
-    return False
-
-
-@lru_cache(10_000)
-def _wants_topic(patterns: tuple[str, ...], topic: str) -> bool:
-    return not patterns or any(_compiled(pattern).match(topic) for pattern in patterns)
-
-
-@lru_cache(1000)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(as_regex(pattern).removesuffix("$") + r"\Z")

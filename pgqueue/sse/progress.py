@@ -151,24 +151,27 @@ def changes(before: MessageSnapshot | None, now: MessageSnapshot) -> list[str]:
         return [ENDED] if is_end(now) else [began]
     if before == now:
         return []
-    # The last failure of a dead message has no retry behind it.
-    failed = now.failures - before.failures - (now.state == State.DEAD) > 0
-    started = now.attempt > before.attempt
-    runs_or_ended = now.state == State.RUNNING or is_end(now)
-    events = []
-    if failed and started:
-        events += ["retried", "started"] if runs_or_ended else ["started", "retried"]
-    elif failed:
-        events.append("retried")
-    elif started:
-        events.append("started")
-    if before.state == State.RUNNING and not (failed or started or runs_or_ended):
-        events.append("waiting")
+    events = _runs(before, now)
     if now.progress != before.progress:
         events.append("progress")
     if is_end(now):
         events.append(ENDED)
     return events
+
+
+def _runs(before: MessageSnapshot, now: MessageSnapshot) -> list[str]:
+    """Return the events of the last run between two reads."""
+    # The last failure of a dead message has no retry behind it.
+    failed = now.failures - before.failures - (now.state == State.DEAD) > 0
+    started = now.attempt > before.attempt
+    runs_or_ended = now.state == State.RUNNING or is_end(now)
+    if failed and started:
+        return ["retried", "started"] if runs_or_ended else ["started", "retried"]
+    if failed:
+        return ["retried"]
+    if started:
+        return ["started"]
+    return ["waiting"] if before.state == State.RUNNING and not runs_or_ended else []
 
 
 def block(event: str, now: MessageSnapshot) -> bytes:

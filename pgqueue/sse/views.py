@@ -14,7 +14,8 @@ from django.http.response import HttpResponseBase
 from pgqueue.events.reading import MOST, as_alias
 from pgqueue.exceptions import InvalidFilter
 from pgqueue.options.filters import Filter, as_filter
-from pgqueue.sse.feed import EventClient, ReplayLimits
+from pgqueue.sse.feed import EventClient
+from pgqueue.sse.missed import ReplayLimits
 from pgqueue.streams import requests
 from pgqueue.streams.client import MOST_EVENTS
 from pgqueue.streams.requests import HEARTBEAT, View

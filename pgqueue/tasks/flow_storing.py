@@ -54,20 +54,30 @@ class StoredDraft(Draft):
             stored = [each for each in waits if self._at(each).came_of == "stored"]
             parents[handler.number] = stored or waits
         self._check_stored(parents)
+        self._block(connection, flow_id, parents)
+        self._ring(connection, parents)
+
+    def _block(self, connection: Cursors, flow_id: int, parents: Sequence[Sequence[int]]) -> None:
+        """Have the stored messages wait for their parents."""
         waiting = [
             Waits(
                 member.message_id,
                 sorted([*(self._at(each).message_id for each in waits), *member.outside]),
                 member.on_failure,
             )
-            for member, waits in zip(members, parents, strict=True)
-            if waits_for_any(member) and member.came_of == "stored"
+            for member, waits in zip(self._members, parents, strict=True)
+            if (waits or member.outside) and member.came_of == "stored"
         ]
         if waiting:
             engine.block(connection, flow_id, waiting)
+
+    def _ring(self, connection: Cursors, parents: Sequence[Sequence[int]]) -> None:
+        """Have the children of parents that were stored before examined once more.
+
+        These parents may have ended, or end now.
+        """
         before = {self._at(each).message_id for each in chain(*parents) if each < 0}
-        if before := before.union(*(member.outside for member in members)):
-            # These parents may have ended, or end now: have their children examined once more.
+        if before := before.union(*(member.outside for member in self._members)):
             engine.ring(connection, "", sorted(before))
 
     def place_latches(self) -> None:

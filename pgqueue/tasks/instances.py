@@ -8,7 +8,8 @@ from uuid import UUID
 from django.core.exceptions import ValidationError
 from django.db.models import Model
 
-from pgqueue.codec.encoding import ANYTHING, full_name
+from pgqueue.codec.encoding import ANYTHING
+from pgqueue.codec.forms import full_name
 from pgqueue.codec.scalars import Form, Unstorable
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
@@ -23,6 +23,7 @@ from pgqueue.redaction import as_paths
 from pgqueue.values.error_words import checked_option, hint, shown
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.instants import as_instant
+from pgqueue.values.json_checks import as_object
 from pgqueue.values.names import as_channel, as_key
 from pgqueue.values.number_checks import (
     LONGEST,
@@ -39,13 +40,25 @@ Isolation = Literal["read committed", "repeatable read", "serializable"]
 Atomic: TypeAlias = "bool | Isolation"
 
 
-class Options(TypedDict, total=False):
-    """The options of `@task` and `using()`. Each is documented at `@task`."""
+class EventTaskOptions(TypedDict, total=False):
+    """The options of tasks whose messages are made of events, too. See `@task`."""
 
     channel: str | None
     queue_name: str
-    key: str | Callable[..., str]
     priority: int
+    max_attempts: int | None
+    backoff: Backoff | Sequence[float | timedelta] | None
+    timeout: timedelta | float | None
+    hard_timeout: timedelta | float | None
+    atomic: Atomic
+    metadata: Mapping[str, Any]
+    database: str | None
+
+
+class Options(EventTaskOptions, total=False):
+    """The options of `@task` and `using()`. Each is documented at `@task`."""
+
+    key: str | Callable[..., str]
     run_after: datetime | timedelta | float | None
     expires_at: datetime | None
     ttl: timedelta | float | None
@@ -54,14 +67,7 @@ class Options(TypedDict, total=False):
     dedupe_for: timedelta | float | None
     on_conflict: Literal["return", "replace", "raise"]
     hold_for: timedelta | float | None
-    max_attempts: int | None
-    backoff: Backoff | Sequence[float | timedelta] | None
-    timeout: timedelta | float | None
-    hard_timeout: timedelta | float | None
-    atomic: Atomic
-    metadata: Mapping[str, Any]
     enqueue_on_commit: bool | str
-    database: str | None
     connection: psycopg.Connection[Any] | None
 
 
@@ -149,52 +155,6 @@ def _duration(value: Any) -> timedelta | None:
     if duration > LONGEST:
         raise ValueError("it may be a hundred years at most.")
     return duration
-
-
-def as_object(value: Any) -> dict[str, Any]:
-    """Return `value` if it is a dict that PostgreSQL can store as JSON.
-
-    Raises:
-        TypeError, ValueError: it is not.
-    """
-    if not isinstance(value, Mapping):
-        raise TypeError("it must be a dict.")
-    return dict(as_json(dict(value)))
-
-
-def as_json(value: Any) -> Any:
-    """Return `value` if PostgreSQL can store it as JSON.
-
-    Raises:
-        TypeError, ValueError: it is not storable.
-    """
-    try:
-        if any("\x00" in text for text in _texts_in(value)):
-            raise ValueError("PostgreSQL can't store the character NUL.")
-        # A lone surrogate raises a ValueError of its own.
-        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply.") from error
-    return value
-
-
-def _texts_in(value: Any) -> Iterator[str]:
-    """Yield every text in a value, including the keys of dicts.
-
-    Raises:
-        TypeError: a key is no text.
-    """
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for key, each in value.items():
-            if not isinstance(key, str):
-                raise TypeError("the keys of a dict must be text, as in JSON.")
-            yield key
-            yield from _texts_in(each)
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _texts_in(each)
 
 
 def _atomic(value: Any) -> Atomic:

@@ -154,13 +154,17 @@ def _store(
         # code, which may query the same database. The first one resolves the function's hints.
         ready = [next(texts)] if _are_scalars(results) else guard.call(list, texts)
         _note(task, results, _run(task, partial(store, payloads=chain(ready, texts))))
+    _announce(task, results)
+    if not task.enqueue_on_commit and common.flow_id is None:
+        tell_stored(results)
+
+
+def _announce(task: Declared, results: Results) -> None:
     if any(map(signals.task_enqueued.has_listeners, {each.task for each in results})):
         for result in results:
             signals.task_enqueued.send_robust(
                 result.task, connection=task.connection, task_result=result
             )
-    if not task.enqueue_on_commit and common.flow_id is None:
-        tell_stored(results)
 
 
 def tell_stored(results: Results) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from opentelemetry.metrics import Meter
 
 from pgqueue.calls.outcomes import Died, Ending
-from pgqueue.codec.encoding import full_name
+from pgqueue.codec.forms import full_name
 
 SYSTEM = "pgqueue"
 TASK = "messaging.pgqueue.task"

@@ -1,6 +1,6 @@
 """Webhooks: signed posts of events to URLs, retried until the endpoint accepts them."""
 
-from pgqueue.webhooks.bodies import serializer
+from pgqueue.options.serializers import serializer
 from pgqueue.webhooks.operations import (
     create,
     delete,

@@ -15,6 +15,7 @@ from pgqueue.conf import settings
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import Defer, DeliveryFailed, Discard, WebhookDisabled
 from pgqueue.options import webhook_signing
+from pgqueue.options.webhook_options import CHANNEL
 from pgqueue.tasks import TaskContext, task
 from pgqueue.values.number_checks import as_timedelta
 from pgqueue.webhooks import bodies, health, targets
@@ -24,7 +25,6 @@ from pgqueue.webhooks.targets import WebhookTarget
 if TYPE_CHECKING:
     from pgqueue.webhooks.sending import Response
 
-CHANNEL = "webhooks"
 TEST = "webhook_test"
 """The key in a message's metadata that marks a test: it is posted even if the webhook is paused."""
 COMPRESSED_FROM = 1024

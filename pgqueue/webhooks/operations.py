@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, Unpack
 
 from django.db import connections, transaction
 from django.db.models import F, Value
@@ -13,137 +12,59 @@ from django.utils import timezone
 
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
-from pgqueue.events import groups, subscriptions
-from pgqueue.events.consumers import Start
+from pgqueue.events import groups, subscribing, subscriptions
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidWebhook
 from pgqueue.models import Message, Subscription, Webhook
 from pgqueue.models.webhook import DELIVER, DELIVER_BATCH
-from pgqueue.options.retries import as_backoff, dump_backoff
-from pgqueue.options.webhook_options import as_secret, as_timeout, new_secret
+from pgqueue.options import records
+from pgqueue.options.records import documents
+from pgqueue.options.webhook_options import (
+    OF_SUBSCRIPTIONS,
+    OPTIONS,
+    POST,
+    WebhookOptions,
+    as_secret,
+    new_secret,
+)
 from pgqueue.states import State
 from pgqueue.tasks import TaskResult
 from pgqueue.values.error_words import shown
-from pgqueue.values.number_checks import as_age, as_count, as_flag
-from pgqueue.webhooks import bodies, delivering, health, targets
-from pgqueue.webhooks.bodies import Serializer
+from pgqueue.values.number_checks import as_age
+from pgqueue.webhooks import delivering, health, targets
 
 DAY = timedelta(days=1)
 TEST_TOPIC = "pgqueue.test"
 
 
+@documents(OPTIONS)
 def create(
-    name: str,
-    url: str,
-    *,
-    topics: str | Iterable[str] | None = None,
-    where: Mapping[str, Any] | None = None,
-    predicate: str = "",
-    params: Mapping[str, Any] | None = None,
-    secret: str | None = None,
-    headers: Mapping[str, str] | None = None,
-    cloudevents: bool = False,
-    gzip: bool = True,
-    serializer: Serializer | str | None = None,
-    timeout: float | timedelta | None = None,
-    backoff: Any = None,
-    max_attempts: int | None = None,
-    channel: str = delivering.CHANNEL,
-    ordered: bool = False,
-    batch: int | None = None,
-    split_by: str = "",
-    start: Start = "now",
-    expires_after: float | timedelta | None = None,
-    database: str | None = None,
+    name: str, url: str, *, database: str | None = None, **options: Unpack[WebhookOptions]
 ) -> Webhook:
     """Create a webhook, in the caller's transaction. Matching events are posted to its URL.
 
+    With `ordered`, a failing delivery blocks all later ones.
+
     Args:
         name: the name, which no other webhook or subscription has. It is the key of its messages.
-        secret: the secret that signs posts: "whsec_" and 24 to 64 bytes in base64. None: a new
-            secret, which is the `secret` of the returned webhook.
-        headers: headers of each post, in addition to the headers of the settings.
-        cloudevents: post CloudEvents 1.0, in their JSON format.
-        gzip: compress bodies of 1 KiB or more; the signature covers the uncompressed body.
-        serializer: a function that makes the body, declared by `@serializer`, or its name.
-        timeout: seconds or a timedelta for a whole exchange; None: as the settings say.
-        backoff: `Exponential(…)`, a list of seconds, or a function declared by `@backoff`; None: as
-            the settings say.
-        max_attempts: the number of failures after which a delivery is a dead letter; None: as the
-            settings say.
-        channel: the channel of its messages.
-        ordered: post one event after the other, in the order of the log. A failing delivery blocks
-            all later ones.
-        batch: the maximum number of events in a posted list; None: one event at a time.
-        topics, where, predicate, params, split_by, start, expires_after: as for `subscribe()`.
+        url: the URL, which begins with https:// or http://.
+        {options}
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        InvalidWebhook: an option of the post is invalid.
+        InvalidWebhook: an option of the post is invalid, or there is no such option.
         InvalidSubscription, InvalidFilter: another option is invalid, or the name is taken.
     """
     alias = subscriptions.checked_alias(database)
-    columns, begins = subscriptions.described(
-        name=name,
-        task=DELIVER if batch is None else DELIVER_BATCH,
-        topics=topics,
-        where=where,
-        predicate=predicate,
-        params=params,
-        channel=channel,
-        key="",
-        ordered=ordered,
-        batch=batch,
-        split_by=split_by,
-        start=start,
-        expires_after=expires_after,
-    )
-    columns |= checked(
-        url=url,
-        secret=new_secret() if secret is None else secret,
-        headers={} if headers is None else headers,
-        cloudevents=cloudevents,
-        gzip=gzip,
-        serializer=serializer,
-        timeout=timeout,
-        backoff=backoff,
-        max_attempts=max_attempts,
-    )
-    return subscriptions.stored(Webhook(**columns), begins, alias)
-
-
-def checked(**options: Any) -> dict[str, Any]:
-    """Return options of the post in the form in which a webhook stores them.
-
-    Raises:
-        InvalidWebhook: an option is invalid.
-    """
-    return {name: _checked(name, value) for name, value in options.items()}
-
-
-def _checked(name: str, value: Any) -> Any:
-    if value is None and name in ("timeout", "backoff"):
-        return None
-    try:
-        return _CHECKS[name](value) if name in _CHECKS else value
-    except (TypeError, ValueError) as error:
-        said = name if name == "secret" else f"{name}={shown(value)}"
-        raise InvalidWebhook(f"{said}: {error}") from error
-
-
-def _attempts(value: Any) -> int:
-    return settings().webhooks.max_attempts if value is None else as_count(value)
-
-
-_CHECKS: dict[str, Callable[[Any], Any]] = {
-    "secret": as_secret,
-    "cloudevents": as_flag,
-    "gzip": as_flag,
-    "serializer": bodies.name_of,
-    "timeout": as_timeout,
-    "backoff": lambda value: dump_backoff(as_backoff(value)),
-    "max_attempts": _attempts,
-}
-"""The checks of options, in addition to the row's own checks."""
+    given: dict[str, Any] = dict(options)
+    of_subscription = {each: given.pop(each) for each in OF_SUBSCRIPTIONS.keys() & given.keys()}
+    own = subscribing.checked_options(OF_SUBSCRIPTIONS, of_subscription)
+    post = records.checked(POST, given, noun="A webhook", raised=InvalidWebhook)
+    if post["max_attempts"] is None:
+        post["max_attempts"] = settings().webhooks.max_attempts
+    task = DELIVER if own["batch"] is None else DELIVER_BATCH
+    columns, begins = subscriptions.described(name, task, own)
+    return subscriptions.stored(Webhook(**{**columns, **post, "url": url}), begins, alias)
 
 
 def rotate(

@@ -28,7 +28,7 @@ from urllib3.exceptions import TimeoutError as PoolTimeout
 
 from pgqueue.exceptions import DeliveryFailed
 from pgqueue.options.addresses import Network, is_allowed
-from pgqueue.options.webhook_options import Origin
+from pgqueue.options.webhook_urls import Origin
 
 EXCERPT = 1024
 """The number of bytes of a response that are stored."""

@@ -15,7 +15,8 @@ from django.db.models.signals import post_delete, post_save
 from pgqueue.conf import settings
 from pgqueue.models import Webhook
 from pgqueue.options.retries import Backoff, load_backoff
-from pgqueue.options.webhook_options import Origin, key_of, parsed
+from pgqueue.options.webhook_options import key_of
+from pgqueue.options.webhook_urls import Origin, parsed
 from pgqueue.values.instants import aware
 
 ASK_AGAIN = 1.0  # seconds

@@ -37,8 +37,8 @@ def files_with(word: str) -> Iterator[str]:
             yield str(path.relative_to(ROOT))
 
 
-def test_there_are_ten() -> None:
-    assert len(RECIPES) == 10
+def test_there_are_eleven() -> None:
+    assert len(RECIPES) == 11
     for text in RECIPES.values():
         assert "**CHANGELOG:** " in text
         assert examples(text)

@@ -11,7 +11,7 @@ from django.db import connections
 from django.utils import timezone
 
 from pgqueue import consumer, publish_many
-from pgqueue.events import consumers, consuming, groups
+from pgqueue.events import consumers, groups, suspects
 from pgqueue.events.consumers import Consumer
 from pgqueue.events.consuming import GroupReader
 from pgqueue.models import Cursor, Message
@@ -88,7 +88,7 @@ class Readers:
 def readers(monkeypatch: pytest.MonkeyPatch, transactional_db: None) -> Iterator[Readers]:
     monkeypatch.setattr(consumers, "_consumers", {})
     # A thread whose process has "ended" holds the lock of this process still.
-    monkeypatch.setattr(consuming, "PATIENCE", 0.01)
+    monkeypatch.setattr(suspects, "PATIENCE", 0.01)
     made = Readers()
     yield made
     made.end()

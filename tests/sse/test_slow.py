@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pgqueue.events.publishing import publish_many
-from pgqueue.sse import feed
+from pgqueue.sse import missed
 from pgqueue.streams import client as clients_of
 from pgqueue.streams.client import Client
 from tests.eventually import eventually
@@ -41,7 +41,7 @@ def test_one_that_does_not_read_is_dropped_and_goes_on_when_it_comes_back(
     sleeper: socket.socket, open_stream: Callable[..., Stream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What it has missed is not too much to be sent again.
-    monkeypatch.setattr(feed, "MOST_BYTES", 100 * feed.MOST_BYTES)
+    monkeypatch.setattr(missed, "MOST_BYTES", 100 * missed.MOST_BYTES)
     other = open_stream().begins()
     eventually(lambda: clients() == 2)
     for start in range(0, 400, 20):

@@ -14,6 +14,7 @@ from cloudevents.core.v1.event import CloudEvent
 
 from pgqueue import InvalidWebhook, RecordedEvent
 from pgqueue.codec import raw
+from pgqueue.options import serializers
 from pgqueue.webhooks import bodies, serializer
 
 AT = datetime(2026, 1, 1, 12, 30, 0, 5, tzinfo=timezone(timedelta(hours=2)))
@@ -121,9 +122,9 @@ def as_nothing(events: list[RecordedEvent]) -> Any:
 
 
 def test_a_function_says_what_is_posted() -> None:
-    name = bodies.name_of(as_lines)
+    name = serializers.name_of(as_lines)
 
-    assert name == bodies.name_of(name) == f"{__name__}.as_lines"
+    assert name == serializers.name_of(name) == f"{__name__}.as_lines"
     made = bodies.serialized(name, [event(), event(position=8)])
     assert made == ("7\xe4\n8\xe4\n".encode(), "text/plain")
 
@@ -142,7 +143,7 @@ def test_a_function_says_what_is_posted() -> None:
     ],
 )
 def test_what_is_no_body_is_refused(made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(bodies._declared, "own", lambda events: made)
+    monkeypatch.setitem(serializers._declared, "own", lambda events: made)
 
     with pytest.raises(InvalidWebhook, match="its content type"):
         bodies.serialized("own", [event()])
@@ -151,13 +152,13 @@ def test_what_is_no_body_is_refused(made: Any, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("name", ["os.system", "nowhere.at_all", f"{__name__}.event", "x"])
 def test_only_what_is_declared_is_called(name: str) -> None:
     with pytest.raises(InvalidWebhook, match="declared"):
-        bodies.find_serializer(name)
+        serializers.find_serializer(name)
 
 
 @pytest.mark.parametrize("given", [lambda events: ("", ""), print, 7, str])
 def test_only_functions_at_the_top_of_a_module_are_declared(given: Any) -> None:
     with pytest.raises(InvalidWebhook):
-        bodies.name_of(given)
+        serializers.name_of(given)
     if given is not print:
         with pytest.raises(InvalidWebhook, match="top of a module"):
             serializer(given)

@@ -17,7 +17,7 @@ import pytest
 import urllib3
 
 from pgqueue.exceptions import DeliveryFailed
-from pgqueue.options.webhook_options import parsed
+from pgqueue.options.webhook_urls import parsed
 from pgqueue.webhooks import sending
 from pgqueue.webhooks.sending import Response
 from tests import programs

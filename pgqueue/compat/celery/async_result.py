@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-from ast import literal_eval
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, NoReturn
 
 from django.apps import apps
-from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 
-from pgqueue.codec.encoding import ResultOf
 from pgqueue.compat.celery import current, states
 from pgqueue.compat.celery.exceptions import (
     Ignore,
@@ -26,31 +22,24 @@ from pgqueue.compat.celery.exceptions import (
     TaskRevokedError,
     Unsupported,
 )
-from pgqueue.compat.celery.request import call_of, running_task
-from pgqueue.conf import settings
+from pgqueue.compat.celery.raised_errors import as_raised
+from pgqueue.compat.celery.request import running_task
+from pgqueue.compat.celery.result_messages import arguments_of, message_of, replacing
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.database.sql_files import load
-from pgqueue.engine import lookup
 from pgqueue.exceptions import (
     TaskFailed,
     TaskResultDoesNotExist,
-    UnknownTask,
-    UnreadablePayload,
 )
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import (
-    TaskError,
     TaskResult,
-    flow_results,
     registry,
 )
-from pgqueue.values.discovery import imported
 from pgqueue.values.number_checks import as_timedelta
 
 SQL = load(__name__)
 
-HEAP_TYPE = 1 << 9
-"""The type flag of a class that Python code defines."""
 UNENDED = states.UNREADY_STATES - {states.REJECTED}
 
 _joining: ContextVar[bool] = ContextVar("joining", default=False)
@@ -182,13 +171,13 @@ class AsyncResult:
     def args(self) -> Any:
         """The positional arguments, with results in the place of references to them."""
         found = self._looked()
-        return list(_given(found)[0]) if found else None
+        return list(arguments_of(found)[0]) if found else None
 
     @property
     def kwargs(self) -> Any:
         """The named arguments."""
         found = self._looked()
-        return _given(found)[1] if found else None
+        return arguments_of(found)[1] if found else None
 
     @property
     def retries(self) -> int | None:
@@ -418,64 +407,14 @@ class AsyncResult:
         """Read the message again, unless its end is known; None: there is no message."""
         try:
             if self._found is None:
-                self._found = _find(self.id)
+                self._found = message_of(self.id)
             elif not self._found.is_finished or not self._found.finished_at:
                 self._found.refresh()
-            while (other := _replacing(self._found)) is not None:
-                self._found = _find(other)
+            while (other := replacing(self._found)) is not None:
+                self._found = message_of(other)
         except TaskResultDoesNotExist:
             return None
         return self._found
-
-
-class EagerResult(AsyncResult):
-    """The result of a task that ran in the place of its call."""
-
-    def __init__(self, id: str, value: Any, state: str, *, traceback: str | None = None) -> None:
-        super().__init__(id)
-        self._value = value
-        self._state = state
-        self._traceback = traceback
-
-    def __repr__(self) -> str:
-        return f"<EagerResult: {self.id}>"
-
-    @property
-    def state(self) -> str:
-        """One of `states`."""
-        return self._state
-
-    @property
-    def result(self) -> Any:
-        """The return value of the task, or its error."""
-        return self._value
-
-    @property
-    def children(self) -> list[AsyncResult]:
-        """An empty list: no message was stored."""
-        return []
-
-    @property
-    def traceback(self) -> str | None:
-        """The traceback of its error."""
-        return self._traceback
-
-    def ready(self) -> bool:
-        """Return True: the task has ended."""
-        return True
-
-    def get(
-        self,
-        timeout: Any = None,
-        propagate: bool = True,
-        *args: Any,
-        **others: Any,
-    ) -> Any:
-        """Return the task's return value; raise its error if `propagate` is true."""
-        return self.maybe_throw(propagate)
-
-    def revoke(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: it has ended."""
 
 
 def assert_will_not_block() -> None:
@@ -499,97 +438,3 @@ def allow_join_result() -> Iterator[None]:
         yield
     finally:
         _joining.reset(token)
-
-
-def _find(id: str) -> TaskResult[Any] | None:
-    """Return the message with this number or this task_id; None: there is none."""
-    alias = settings().database
-    number = id if id.isdecimal() else _number(id, alias)
-    if number is None:
-        return None
-    with needing_tables(alias):
-        found = lookup.find(connections[alias], int(number))
-    if found is None:
-        return None
-    task = registry.find(found.task)
-    if task is None:
-        raise UnknownTask(f"Message {number}: no task is named {found.task} here.")
-    return TaskResult.of(task, found)
-
-
-def _given(found: TaskResult[Any]) -> tuple[Any, Any]:
-    """Return the arguments of a message, with results in the place of references to them."""
-    args, kwargs = call_of(found)
-    if ResultOf not in {type(each) for each in _flat([args, kwargs])}:
-        return args, kwargs
-    stored = lookup.find(connections[found.task.alias], int(found.id))
-    if stored is None:
-        return args, kwargs
-    results = partial(flow_results.results, found.task.alias, since=stored.created_at)
-    with suppress(UnreadablePayload, ObjectDoesNotExist):
-        return found.task.codec.decode(stored.payload, results)
-    return args, kwargs
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _flat(each)
-    else:
-        yield value
-
-
-def _replacing(found: TaskResult[Any] | None) -> str | None:
-    """Return the number of the message that replaced this ended message."""
-    if found is None or found.status is not Outcome.SUCCEEDED:
-        return None
-    returned = found.return_value
-    return str(returned.message_id) if isinstance(returned, ResultOf) else None
-
-
-def _number(task_id: str, alias: str) -> str | None:
-    """Return the number of the message with this task_id."""
-    with needing_tables(alias), connections[alias].cursor() as cursor:
-        cursor.execute(SQL["number"], {"task_id": task_id})
-        found = cursor.fetchone()
-    return str(found[0]) if found else None
-
-
-def as_raised(error: TaskError) -> BaseException:
-    """Return an error like the raised one, of the same class if this process knows the class.
-
-    No code of the class runs and no module is imported, since the class's name comes from a table.
-    """
-    kind = imported(error.exception_class_path)
-    if isinstance(kind, type) and issubclass(kind, Exception):
-        message: Any = error.message
-        if issubclass(kind, KeyError):  # its text is the repr of its key
-            with suppress(ValueError, SyntaxError):
-                message = literal_eval(message)
-        with suppress(Exception):  # its text needs attributes that its __init__ sets
-            made = _made(kind, message)
-            str(made), repr(made)
-            return made
-    return TaskFailed(f"{error.exception_class_path}: {error.message}")
-
-
-def _made(kind: type[Exception], message: Any) -> Exception:
-    """Return an error of a class with this text, without running the class's own code.
-
-    The nearest built-in base class provides `__new__`, because an OSError has fields of its own.
-    """
-    native: Any = next(each for each in kind.__mro__ if not each.__flags__ & HEAP_TYPE)
-    if issubclass(kind, BaseExceptionGroup):
-        return native.__new__(kind, message, [TaskFailed("Its errors are not kept.")])  # type: ignore[no-any-return]
-    if issubclass(kind, UnicodeError):  # its text comes from fields, which are not kept
-        told = {"__module__": kind.__module__, "__str__": lambda self: message}
-        kind = type(kind.__name__, (kind,), told)
-    made: Exception = native.__new__(kind, message)
-    made.args = (message,)
-    if isinstance(message, str) and message.startswith("(") and kind.__str__ is native.__str__:
-        with suppress(ValueError, SyntaxError):  # the text of several arguments is a tuple's text
-            several = literal_eval(message)
-            made.args = several if isinstance(several, tuple) else made.args
-    if isinstance(made, SyntaxError):
-        made.msg = message
-    return made

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pgqueue.calls.callables import check_did_run
 from pgqueue.compat.celery import announcing, linking, signals, states
-from pgqueue.compat.celery.async_result import EagerResult
+from pgqueue.compat.celery.eager_result import EagerResult
 from pgqueue.compat.celery.request import EagerRequest, requesting
 from pgqueue.compat.celery.signatures import as_signatures
 from pgqueue.compat.celery.utils import uuid
@@ -59,15 +59,22 @@ def apply(
         if state != states.RETRY:
             break
     text = "".join(traceback.format_exception(error)) if error else None
+    _follow(state, value, request, text, options)
+    if throws and error is not None:
+        raise error
+    return EagerResult(id, value, state, traceback=text)
+
+
+def _follow(
+    state: str, value: Any, request: EagerRequest, text: str | None, options: Mapping[str, Any]
+) -> None:
+    """Run the links of a task that has succeeded, or the errbacks of one that has failed."""
     if state == states.SUCCESS:
         for link in as_signatures(options.get("link")):
             link.apply((value,))
     elif state == states.FAILURE:
         for errback in as_signatures(options.get("link_error")):
-            linking.call(errback, request, error, text)
-    if throws and error is not None:
-        raise error
-    return EagerResult(id, value, state, traceback=text)
+            linking.call(errback, request, value, text)
 
 
 def _call(task: Any, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Any:

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 from django.db import connections
 
-from pgqueue.compat.celery.async_result import REVOKED, as_raised
+from pgqueue.compat.celery.async_result import REVOKED
 from pgqueue.compat.celery.exceptions import ChordError, Ignore, TaskRevokedError
+from pgqueue.compat.celery.raised_errors import as_raised
 from pgqueue.compat.celery.request import OURS, CeleryContext
 from pgqueue.database.sql_files import load
 from pgqueue.exceptions import Cancel, Defer, ParentFailed

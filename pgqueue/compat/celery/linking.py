@@ -13,9 +13,10 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 
-from pgqueue.compat.celery.async_result import AsyncResult, as_raised
+from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.joining import AGAIN, FAILED, error_of, first_failure
+from pgqueue.compat.celery.raised_errors import as_raised
 from pgqueue.compat.celery.request import Request
 from pgqueue.compat.celery.signatures import signature
 from pgqueue.exceptions import ParentFailed

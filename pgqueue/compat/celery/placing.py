@@ -60,11 +60,7 @@ class Placing:
         """
         links, errbacks = sig.linked("link"), sig.linked("link_error")
         joins = isinstance(previous, list)
-        own: dict[str, Any] = {} if group is None else {"group": group}
-        if previous is not None and sig.immutable:
-            own[AFTER] = GROUP if joins else ONE
-        if joins and previous is self._between:
-            own[AFTER] = BETWEEN  # as in Celery, it gets the error of the failed member
+        own = self._own(sig, previous, group)
         options = {name: each for name, each in sig.options.items() if name not in LINKS}
         task, args, kwargs = sig.type, sig.args, sig.kwargs
         if sig is not self._called:
@@ -81,17 +77,29 @@ class Placing:
         )
         self.note_before(member, previous)
         self._link(links, member)
+        self._add_errbacks(errbacks, member, after=earlier if joins else previous)
+        self._added.append((member, task, member.task.metadata))
+        return member
+
+    def _own(self, sig: Signature, previous: Placed | None, group: str | None) -> dict[str, Any]:
+        """Return our part of a message's metadata: its group, and the kind of its parent."""
+        joins = isinstance(previous, list)
+        own: dict[str, Any] = {} if group is None else {"group": group}
+        if previous is not None and sig.immutable:
+            own[AFTER] = GROUP if joins else ONE
+        if joins and previous is self._between:
+            own[AFTER] = BETWEEN  # as in Celery, it gets the error of the failed member
+        return own
+
+    def _add_errbacks(
+        self, errbacks: Sequence[Signature], member: Member[Any], *, after: Placed | None
+    ) -> None:
+        """Add the messages that call the errbacks of a message if it fails."""
         for errback in errbacks:
             given = simplified(plain(errback))
             self.draft.add(
-                errback_task(errback),
-                (given, member),
-                {},
-                after=members(earlier if joins else previous),
-                on_failure="run",
+                errback_task(errback), (given, member), {}, after=members(after), on_failure="run"
             )
-        self._added.append((member, task, member.task.metadata))
-        return member
 
     def _link(self, links: Sequence[Signature], member: Member[Any]) -> None:
         """Add the messages of the signatures that are linked to a message."""

@@ -206,28 +206,45 @@ def becomes_of(module: str, name: str | None = None) -> tuple[Word, str]:
 
 def _called(node: ast.Call) -> Iterator[_Found]:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-    given = [each for each in node.keywords if each.arg]
+    given = {each.arg: each.value for each in node.keywords if each.arg}
     if name in ("apply_async", "send_task") and not _is_super(node.func):
-        for each in given:
-            if each.arg not in ("args", "kwargs", "name"):
-                word, why = _of_option(str(each.arg))
-                yield each.value.lineno, f"{name}({each.arg}=…)", word, why, False
+        yield from _enqueued(name, given)
     elif name == "retry" and _is_self(node.func):
-        for each in given:
-            if each.arg not in RETRY:
-                why = "options must not change between the attempts of a message"
-                yield each.value.lineno, f"retry({each.arg}=…)", "refused", why, False
+        yield from _retried(given)
     elif name == "update" and _ends_with(node.func, "conf"):
-        for each in given:
-            yield from _setting(each.value.lineno, str(each.arg), each.value)
+        for option, value in given.items():
+            yield from _setting(value.lineno, option, value)
     elif isinstance(node.func, ast.Attribute) and _ends_with(node.func, "control"):
-        known = name in ("revoke", "inspect", "ping")
-        why = "" if known else "no call controls one worker: use the admin or Channel"
-        yield node.lineno, f"control.{name}()", "taken over" if known else "refused", why, False
+        yield _controlled(node.lineno, name)
     elif name == "Celery":
-        for each in given:
-            if each.arg in ("broker", "backend"):
-                yield node.lineno, f"Celery({each.arg}=…)", "differs", "it has no effect", False
+        yield from _made_app(node.lineno, given)
+
+
+def _made_app(line: int, given: Iterable[str]) -> Iterator[_Found]:
+    for option in given:
+        if option in ("broker", "backend"):
+            yield line, f"Celery({option}=…)", "differs", "it has no effect", False
+
+
+def _enqueued(name: str, given: Mapping[str, ast.expr]) -> Iterator[_Found]:
+    for option, value in given.items():
+        if option not in ("args", "kwargs", "name"):
+            word, why = _of_option(option)
+            yield value.lineno, f"{name}({option}=…)", word, why, False
+
+
+def _retried(given: Mapping[str, ast.expr]) -> Iterator[_Found]:
+    why = "options must not change between the attempts of a message"
+    for option, value in given.items():
+        if option not in RETRY:
+            yield value.lineno, f"retry({option}=…)", "refused", why, False
+
+
+def _controlled(line: int, name: str) -> _Found:
+    if name in ("revoke", "inspect", "ping"):
+        return line, f"control.{name}()", "taken over", "", False
+    why = "no call controls one worker: use the admin or Channel"
+    return line, f"control.{name}()", "refused", why, False
 
 
 def _of_option(option: str) -> tuple[Word, str]:

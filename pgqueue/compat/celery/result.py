@@ -3,10 +3,10 @@
 from pgqueue.compat.celery import absent
 from pgqueue.compat.celery.async_result import (
     AsyncResult,
-    EagerResult,
     allow_join_result,
     assert_will_not_block,
 )
+from pgqueue.compat.celery.eager_result import EagerResult
 from pgqueue.compat.celery.group_result import GroupResult, ResultSet, result_from_tuple
 
 __all__ = [

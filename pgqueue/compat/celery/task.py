@@ -11,10 +11,11 @@ from django.db import DEFAULT_DB_ALIAS, transaction
 from django.db import OperationalError as DjangoOperationalError
 
 from pgqueue.compat.celery import canvas, current, eager, making, replacing, running
-from pgqueue.compat.celery.async_result import AsyncResult, EagerResult
+from pgqueue.compat.celery.async_result import AsyncResult
 from pgqueue.compat.celery.calling import options_of, routed
 from pgqueue.compat.celery.capturing import captured
 from pgqueue.compat.celery.conf import Conf, Version
+from pgqueue.compat.celery.eager_result import EagerResult
 from pgqueue.compat.celery.encoding import CeleryCodec
 from pgqueue.compat.celery.exceptions import MaxRetriesExceededError, Retry, Unsupported
 from pgqueue.compat.celery.placing import LINKS, store

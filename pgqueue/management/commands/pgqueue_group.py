@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,13 +12,14 @@ from django.core.management.base import CommandError
 
 from pgqueue.engine.groups import GroupState
 from pgqueue.events import groups
-from pgqueue.events.consumers import STARTS, declared, find_consumer
+from pgqueue.events.consumers import Consumer, declared, find_consumer
 from pgqueue.events.consuming import GroupReader
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.columns import aligned
 from pgqueue.management.databases import database_of
+from pgqueue.options.starts import STARTS
 from pgqueue.worker.stopping import SIGNALS, StopRequests
 
 DECLARED = "(as its handler declares; without one: 1 partition, from now)"
@@ -86,36 +87,47 @@ def _state(state: GroupState) -> str:
 
 
 def _run(options: Mapping[str, Any]) -> str:
-    consumers = []
-    for name in dict.fromkeys(options["groups"]):
-        consumer = find_consumer(name)
-        if consumer is None:
-            known = ", ".join(each.name for each in declared()) or "none"
-            raise CommandError(
-                f"No handler is declared for the group {name!r} in the modules tasks and events of "
-                f"your apps. The declared groups are: {known}."
-            )
-        consumers.append(consumer)
+    readers = [GroupReader(_declared(name)) for name in dict.fromkeys(options["groups"])]
     requests = StopRequests()
-    readers = [GroupReader(consumer) for consumer in consumers]
     with requests.on_signals(*SIGNALS):
         for reader in readers:
             reader.start()
         while not requests.count and all(reader.is_alive() for reader in readers):
             requests.wait(LOOK)
         ended = [] if requests.count else [each.name for each in readers if not each.is_alive()]
-        for reader in readers:
-            reader.stop()
-        until = datetime.now(UTC) + GRACE
-        for reader in readers:
-            while reader.is_alive() and requests.count < 2 and datetime.now(UTC) < until:
-                reader.stopped(timedelta(seconds=0.1))
-            if reader.is_alive():
-                reader.excuse()
+        _stop(readers, requests)
     requests.close()
     if ended:
         raise CommandError(f"The reader of the {', '.join(ended)} has ended: see the log.")
     return ""
+
+
+def _declared(name: str) -> Consumer:
+    """Return the handler of a group.
+
+    Raises:
+        CommandError: the group has none here.
+    """
+    consumer = find_consumer(name)
+    if consumer is None:
+        known = ", ".join(each.name for each in declared()) or "none"
+        raise CommandError(
+            f"No handler is declared for the group {name!r} in the modules tasks and events of "
+            f"your apps. The declared groups are: {known}."
+        )
+    return consumer
+
+
+def _stop(readers: Sequence[GroupReader], requests: StopRequests) -> None:
+    """Stop readers; a second request, or the end of the grace period, excuses a busy one."""
+    for reader in readers:
+        reader.stop()
+    until = datetime.now(UTC) + GRACE
+    for reader in readers:
+        while reader.is_alive() and requests.count < 2 and datetime.now(UTC) < until:
+            reader.stopped(timedelta(seconds=0.1))
+        if reader.is_alive():
+            reader.excuse()
 
 
 def _make(options: Mapping[str, Any]) -> str:

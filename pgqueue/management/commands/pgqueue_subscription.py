@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser
+from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -16,8 +17,11 @@ from pgqueue.management.columns import aligned
 from pgqueue.management.databases import database_of
 from pgqueue.models import Subscription
 from pgqueue.models.subscription import SubscriptionQuerySet
+from pgqueue.options.subscription_options import COLUMNS, OPTIONS
 from pgqueue.tasks import redacting
 from pgqueue.values.escaping import on_one_line
+
+SHOWN = ("name", "task", *COLUMNS, "paused", "follows", "position", "declared", "error")
 
 
 class Command(QueueCommand):
@@ -93,15 +97,13 @@ def _state(row: Subscription) -> str:
 
 
 def _as_json(rows: SubscriptionQuerySet) -> str:
-    names = ("name", "task", "topics", "where", "channel", "key", "ordered", "batch", "split_by",
-             "paused", "follows", "position", "declared", "error")  # fmt: skip
-    redact = redacting.fields().redact
-    return json.dumps(
-        [
-            {
-                **{name: getattr(row, name) for name in names},
-                "where": json.loads(redact(redacting.to_text(row.where))),
-            }
-            for row in rows
-        ]
-    )
+    return json.dumps([{name: _plain(name, row) for name in SHOWN} for row in rows])
+
+
+def _plain(name: str, row: Subscription) -> Any:
+    value = getattr(row, name)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if name in OPTIONS and OPTIONS[name].is_json:
+        return json.loads(redacting.fields().redact(redacting.to_text(value)))
+    return value

@@ -10,6 +10,7 @@ from pgqueue.spark.page.axes import Axis
 from pgqueue.spark.page.plots import (
     Mark,
     Plot,
+    Point,
     Row,
     Rows,
     Series,
@@ -238,16 +239,17 @@ def _forecast(rows: Sequence[Values], coming: Sequence[Values]) -> Plot:
     at = [row["at"] for row in shown]
     x = axes.of_time(min(at), max(at))
     y = axes.from_zero([row[name] for row in shown for name in ("backlog", "high")])
-    before = points(x, y, [row["at"] for row in past], [row["backlog"] for row in past])
-    times = [row["at"] for row in coming]
-    after, low, high = (
-        points(x, y, times, [row[name] for row in coming]) for name in ("backlog", "low", "high")
-    )
+
+    def drawn(rows: Sequence[Values], name: str) -> list[Point | None]:
+        return points(x, y, [row["at"] for row in rows], [row[name] for row in rows])
+
+    before = drawn(past, "backlog")
+    after, low, high = (drawn(coming, name) for name in ("backlog", "low", "high"))
     # The line of the forecast begins where the past ends.
     joined = [*before[-1:], *after]
     texts = [
-        [units.number(row["backlog"]) if row["kind"] == "past" else "" for row in shown],
-        [units.number(row["backlog"]) if row["kind"] == "forecast" else "" for row in shown],
+        [_backlog(row, "past") for row in shown],
+        [_backlog(row, "forecast") for row in shown],
         [_between(row) for row in shown],
     ]
     peak = max((row["backlog"] or 0 for row in coming), default=0)
@@ -269,6 +271,10 @@ def _forecast(rows: Sequence[Values], coming: Sequence[Values]) -> Plot:
         ],
         readout(x, at, texts),
     )
+
+
+def _backlog(row: Values, kind: str) -> str:
+    return units.number(row["backlog"]) if row["kind"] == kind else ""
 
 
 def _between(row: Values) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
 from pgqueue.spark.page import axes, units
 from pgqueue.spark.page.axes import Axis, Tick
@@ -108,22 +110,21 @@ def _budget(row: Values, used: float | None, axis: Axis) -> Row:
 
 def _burn(data: Data) -> list[Plot]:
     """Return the plot of the worst channels' burn rates, if the report has at least two hours."""
-    worst = sorted(data.rows("slo"), key=lambda row: -(row["worst_burn"] or 0))
-    known = {row["channel"] for row in data.rows("slo_burn")}
-    names = [name for name in dict.fromkeys(row["channel"] for row in worst) if name in known]
+    names = _worst(data)
     title = f"Burn rate by hour{of_all(names, drawn=LINES, word='worst')}"
-    names = names[:LINES]
-    burns = [row for row in data.rows("slo_burn") if row["channel"] in names]
-    hours = sorted({row["at"] for row in burns})
+    burns: dict[str, dict[Any, float]] = {name: {} for name in names[:LINES]}
+    for row in data.rows("slo_burn"):
+        if row["channel"] in burns:
+            burns[row["channel"]][row["at"]] = row["burn"]
+    hours = sorted({hour for by_hour in burns.values() for hour in by_hour})
     if len(hours) < 2:
         return []
     x = axes.of_time(hours[0], hours[-1])
-    y = axes.from_zero([*(row["burn"] for row in burns), 1.2], units.times)
+    y = axes.from_zero([*chain(*(each.values() for each in burns.values())), 1.2], units.times)
     y = y._replace(ticks=[*y.ticks, Tick(y.place(1), "")])
     marks = [Mark(level(y.place(1)), "limit")]
     legend, texts = [], []
-    for colour, name in enumerate(names, 1):
-        by_hour = {row["at"]: row["burn"] for row in burns if row["channel"] == name}
+    for colour, (name, by_hour) in enumerate(burns.items(), 1):
         values = [by_hour.get(hour) for hour in hours]
         marks.append(Mark(steps(points(x, y, hours, values)), f"line c{colour}"))
         most = max((each for each in values if each is not None), default=None)
@@ -141,3 +142,10 @@ def _burn(data: Data) -> list[Plot]:
             readout(x, hours, texts),
         )
     ]
+
+
+def _worst(data: Data) -> list[str]:
+    """Return the channels with burn rates, the highest first."""
+    rows = sorted(data.rows("slo"), key=lambda row: -(row["worst_burn"] or 0))
+    known = {row["channel"] for row in data.rows("slo_burn")}
+    return [name for name in dict.fromkeys(row["channel"] for row in rows) if name in known]

@@ -86,10 +86,7 @@ def _flow(x: Axis, rows: Sequence[Row], data: Data) -> Plot:
     size = data.facts.get("bucket_s") or 1.0
     busiest = max((row[name] or 0 for row in rows for name in names), default=0) / size
     length, period = next((each for each in PERIODS if busiest * each[0] >= 1), PERIODS[-1])
-    rates = {
-        name: [None if row[name] is None else row[name] * length / size for row in rows]
-        for name in names
-    }
+    rates = {name: _rates(rows, name, length, size) for name in names}
     sums = [units.number(total(data.rows("over_time"), name)) for name in names]
     return lines(
         f"Messages per {period}",
@@ -100,6 +97,10 @@ def _flow(x: Axis, rows: Sequence[Row], data: Data) -> Plot:
         at_rest=[f"{each} in all" for each in sums],
         filled=1,
     )
+
+
+def _rates(rows: Sequence[Row], name: str, length: float, size: float) -> list[float | None]:
+    return [None if row[name] is None else row[name] * length / size for row in rows]
 
 
 def _backlog(x: Axis, rows: Sequence[Row]) -> Plot:

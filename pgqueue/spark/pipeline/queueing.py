@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import NamedTuple
 
 import numpy as np
@@ -125,78 +125,105 @@ def _joined(jobs: Jobs, rules: Rules) -> tuple[Ints, Ints]:
 
 
 def _by_turns(jobs: Jobs, rules: Rules) -> Floats:
-    """Replay a queue event by event.
-
-    It is one function with its state in local variables. A report replays some hundred thousand
-    jobs thirty times, and calls would take half of the time.
-    """
+    """Replay a queue event by event."""
     due, service, latency = jobs.due.tolist(), jobs.service.tolist(), jobs.latency.tolist()
     channels, keys = (jobs.channel, jobs.key) if rules.takes_turns else _joined(jobs, rules)
-    channel_of_job, key_of_job = channels.tolist(), keys.tolist()
-    rank = (-jobs.priority).tolist()
-    channel_of = dict(zip(key_of_job, channel_of_job, strict=True))
+    key_of_job, rank = keys.tolist(), (-jobs.priority).tolist()
+    turns = _Turns(dict(zip(key_of_job, channels.tolist(), strict=True)), rules)
     begun = [float("nan")] * len(jobs)
-    # The order of turns: waiting channels, and the waiting keys of each.
-    turns: deque[int] = deque()
-    keys_of: dict[int, deque[int]] = {channel: deque() for channel in channel_of.values()}
-    waiting: dict[int, list[tuple[int, float, int]]] = {key: [] for key in channel_of}
-    # The free places of each limit. A channel or key without free places has no turn.
-    channel_places = {name: limit.running for name, limit in rules.channels.items()}
-    key_places = {name: limit.running for name, limit in rules.keys.items()}
-    happens: list[tuple[float, int, int]] = []
-    before = 0
-    for time, count in rules.slots:
-        heappush(happens, (time, STEP, count - before))
-        before = count
-    free, arrived, gap = 0, 0, rules.gap
-
-    def queue_key(key: int) -> None:
-        channel = channel_of[key]
-        mine = keys_of[channel]
-        mine.append(key)
-        if len(mine) == 1 and channel_places.get(channel, 1) > 0:
-            turns.append(channel)
-
+    happens = _steps(rules)
+    # Local names: this loop runs some hundred thousand times, and a report replays it thirty times.
+    arrive, take, ready = turns.arrive, turns.take, turns.channels
+    gap, key_limits, channel_limits = rules.gap, rules.keys, rules.channels
+    free = arrived = 0
     while arrived < len(due) or happens:
         if arrived < len(due) and (not happens or due[arrived] < happens[0][0]):
-            job, time = arrived, due[arrived]
+            time = due[arrived]
+            arrive(key_of_job[arrived], (rank[arrived], time, arrived))
             arrived += 1
-            key = key_of_job[job]
-            heappush(waiting[key], (rank[job], time, job))
-            if len(waiting[key]) == 1 and key_places.get(key, 1) > 0:
-                queue_key(key)
         else:
             time, kind, what = heappop(happens)
-            if kind == SLOT:
-                free += 1
-            elif kind == STEP:
+            if kind in (STEP, SLOT):
                 free += what
-            elif kind == CHANNEL:
-                channel_places[what] += 1
-                if channel_places[what] == 1 and keys_of.get(what):
-                    turns.append(what)
             else:
-                key_places[what] += 1
-                if key_places[what] == 1 and waiting.get(what):
-                    queue_key(what)
-        while free > 0 and turns:
-            channel = turns.popleft()
-            mine = keys_of[channel]
-            key = mine.popleft()
-            others = waiting[key]
-            _, due_at, job = heappop(others)
+                turns.give_back(kind, what)
+        while free > 0 and ready:
+            channel, key, (_, due_at, job) = take()
             begin = begun[job] = time + latency[job] if time == due_at else time
             end = begin + service[job]
             free -= 1
-            heappush(happens, (end + gap, SLOT, 0))
-            if key in key_places:
-                key_places[key] -= 1
-                heappush(happens, (end + rules.keys[key].gap, KEY, key))
-            if others and key_places.get(key, 1) > 0:
-                mine.append(key)
-            if channel in channel_places:
-                channel_places[channel] -= 1
-                heappush(happens, (end + rules.channels[channel].gap, CHANNEL, channel))
-            if mine and channel_places.get(channel, 1) > 0:
-                turns.append(channel)
+            heappush(happens, (end + gap, SLOT, 1))
+            if key in key_limits:
+                heappush(happens, (end + key_limits[key].gap, KEY, key))
+            if channel in channel_limits:
+                heappush(happens, (end + channel_limits[channel].gap, CHANNEL, channel))
     return np.array(begun)
+
+
+def _steps(rules: Rules) -> list[tuple[float, int, int]]:
+    """Return the changes of the number of slots, as a heap of events."""
+    before = [0, *(count for _, count in rules.slots)]
+    steps = [
+        (time, STEP, count - old) for (time, count), old in zip(rules.slots, before, strict=False)
+    ]
+    heapify(steps)
+    return steps
+
+
+class _Turns:
+    """The jobs that wait, and the order in which channels and their keys take turns.
+
+    Attributes:
+        channels: the channels that have a job which may begin; the first one is next.
+    """
+
+    def __init__(self, channel_of: dict[int, int], rules: Rules) -> None:
+        self.channels: deque[int] = deque()
+        self._channel_of = channel_of
+        self._keys_of: dict[int, deque[int]] = {each: deque() for each in channel_of.values()}
+        self._waiting: dict[int, list[tuple[int, float, int]]] = {key: [] for key in channel_of}
+        # A channel or key without free places has no turn.
+        self._channel_places = {name: limit.running for name, limit in rules.channels.items()}
+        self._key_places = {name: limit.running for name, limit in rules.keys.items()}
+
+    def arrive(self, key: int, job: tuple[int, float, int]) -> None:
+        """Add a job: its rank, its due time and its number."""
+        jobs = self._waiting[key]
+        heappush(jobs, job)
+        if len(jobs) == 1 and self._key_places.get(key, 1) > 0:
+            self._queue(key)
+
+    def take(self) -> tuple[int, int, tuple[int, float, int]]:
+        """Return the channel and the key whose turn it is, and their job, which begins now."""
+        channel = self.channels.popleft()
+        keys = self._keys_of[channel]
+        key = keys.popleft()
+        jobs = self._waiting[key]
+        job = heappop(jobs)
+        if key in self._key_places:
+            self._key_places[key] -= 1
+        if jobs and self._key_places.get(key, 1) > 0:
+            keys.append(key)
+        if channel in self._channel_places:
+            self._channel_places[channel] -= 1
+        if keys and self._channel_places.get(channel, 1) > 0:
+            self.channels.append(channel)
+        return channel, key, job
+
+    def give_back(self, kind: int, name: int) -> None:
+        """Free a place of a channel or of a key."""
+        if kind == CHANNEL:
+            self._channel_places[name] += 1
+            if self._channel_places[name] == 1 and self._keys_of.get(name):
+                self.channels.append(name)
+        else:
+            self._key_places[name] += 1
+            if self._key_places[name] == 1 and self._waiting.get(name):
+                self._queue(name)
+
+    def _queue(self, key: int) -> None:
+        channel = self._channel_of[key]
+        keys = self._keys_of[channel]
+        keys.append(key)
+        if len(keys) == 1 and self._channel_places.get(channel, 1) > 0:
+            self.channels.append(channel)

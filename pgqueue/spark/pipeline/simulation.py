@@ -264,14 +264,8 @@ def simulate(
     latencies = [_latencies(work, each) for work, each in zip(works, served, strict=True)]
 
     def outcome(change: Sequence[Rules], arrivals: Sequence[Floats] | None = None) -> Outcome:
-        return _joined(
-            [
-                _replayed(work, rules, latency, None if arrivals is None else arrivals[index])
-                for index, (work, rules, latency) in enumerate(
-                    zip(works, change, latencies, strict=True)
-                )
-            ]
-        )
+        due = [None] * len(works) if arrivals is None else arrivals
+        return _joined(list(map(_replayed, works, change, latencies, due)))
 
     today = [each.rules for each in served]
     rows: list[tuple[object, ...]] = []

@@ -45,13 +45,13 @@ def chunks_of(
         return blocks[event.position]
 
     chunks = {}
-    for wanted, found in _matched(connection, filters, events).items():
+    for wanted, found in matched_by(connection, filters, events).items():
         if found:
             chunks[wanted] = b"".join(map(formatted, found)), len(found)
     return chunks
 
 
-def _matched(
+def matched_by(
     connection: Connection, filters: Iterable[Filter], events: Sequence[RecordedEvent]
 ) -> dict[Filter, list[RecordedEvent]]:
     """Return the events that each filter matches. PostgreSQL checks the payloads."""

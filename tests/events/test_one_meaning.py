@@ -22,7 +22,7 @@ from pgqueue.events import consumers, reading, tailing
 from pgqueue.events.consuming import GroupReader
 from pgqueue.models import Message, Subscription
 from pgqueue.options.filters import Filter, as_filter
-from pgqueue.sse import feed
+from pgqueue.sse import matching
 from tests.events import handlers
 from tests.factories import Connection
 
@@ -213,7 +213,7 @@ class Log:
     def by_streams(self, filters: Sequence[Mapping[str, Any]]) -> list[list[int]]:
         wanted = [as_filter(None, where) for where in filters]
         events = reading.read(limit=1000)
-        matched = feed._matched(self.connection, wanted, events)
+        matched = matching.matched_by(self.connection, wanted, events)
         return [[each.position for each in matched[each_wanted]] for each_wanted in wanted]
 
 

@@ -4,6 +4,8 @@ __version__: str
 
 from pgqueue.database.guard import TransactionLost as TransactionLost
 from pgqueue.database.migration_check import NotMigrated as NotMigrated
+from pgqueue.durable.context import DurableContext as DurableContext
+from pgqueue.durable.waiting import Signal as Signal
 from pgqueue.events.acting import acting_as as acting_as
 from pgqueue.events.buffering import BufferedPublisher as BufferedPublisher
 from pgqueue.events.consumers import consumer as consumer
@@ -49,11 +51,13 @@ from pgqueue.exceptions import InvalidProgress as InvalidProgress
 from pgqueue.exceptions import InvalidResult as InvalidResult
 from pgqueue.exceptions import InvalidSchedule as InvalidSchedule
 from pgqueue.exceptions import InvalidSecret as InvalidSecret
+from pgqueue.exceptions import InvalidStep as InvalidStep
 from pgqueue.exceptions import InvalidSubscription as InvalidSubscription
 from pgqueue.exceptions import InvalidTask as InvalidTask
 from pgqueue.exceptions import InvalidTracking as InvalidTracking
 from pgqueue.exceptions import InvalidWebhook as InvalidWebhook
 from pgqueue.exceptions import LeaseLost as LeaseLost
+from pgqueue.exceptions import MessageEnded as MessageEnded
 from pgqueue.exceptions import MissingEncryptionKey as MissingEncryptionKey
 from pgqueue.exceptions import NewerPayload as NewerPayload
 from pgqueue.exceptions import NothingToHear as NothingToHear
@@ -64,10 +68,13 @@ from pgqueue.exceptions import PGQueueError as PGQueueError
 from pgqueue.exceptions import PositionAhead as PositionAhead
 from pgqueue.exceptions import ReceiverClosed as ReceiverClosed
 from pgqueue.exceptions import Retry as Retry
+from pgqueue.exceptions import StepFailed as StepFailed
+from pgqueue.exceptions import StepTimeout as StepTimeout
 from pgqueue.exceptions import TaskFailed as TaskFailed
 from pgqueue.exceptions import TaskResultDoesNotExist as TaskResultDoesNotExist
 from pgqueue.exceptions import TaskResultMismatch as TaskResultMismatch
 from pgqueue.exceptions import TaskTimeout as TaskTimeout
+from pgqueue.exceptions import TooManySteps as TooManySteps
 from pgqueue.exceptions import TransactionLeftOpen as TransactionLeftOpen
 from pgqueue.exceptions import UnknownOperation as UnknownOperation
 from pgqueue.exceptions import UnknownTask as UnknownTask
@@ -110,3 +117,5 @@ from pgqueue.tasks.flows import Progress as Progress
 from pgqueue.tasks.flows import aget_flow as aget_flow
 from pgqueue.tasks.flows import flow as flow
 from pgqueue.tasks.flows import get_flow as get_flow
+from pgqueue.tasks.signalling import asignal as asignal
+from pgqueue.tasks.signalling import signal as signal

@@ -14,7 +14,7 @@ class PGQueueConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        from pgqueue import checks  # noqa: F401
+        from pgqueue import checks, durable  # noqa: F401
         from pgqueue.database.connections import tell_iso
         from pgqueue.database_router import install
         from pgqueue.events.acting import tell_triggers

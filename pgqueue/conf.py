@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cache, partial
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
@@ -67,6 +68,8 @@ class Settings:
     """The number of errors after which a message is dead."""
     max_lost: int = 3
     """The number of workers that may die while they run a message before the message is dead."""
+    max_steps: int = 10_000
+    """The number of steps that a durable run may have."""
     backoff: Backoff = field(default_factory=Exponential)
     """The delay of a failed message: a policy, a list of delays or a function."""
     retention: Retention = field(default_factory=_for_a_month)
@@ -108,6 +111,10 @@ class Settings:
     """
     release: str = ""
     """The deployed version or commit. Workers, and the errors of their runs, name it."""
+    base_url: str = ""
+    """The address of the project's site, such as "https://shop.example", for the links of
+    `signal_url()`. "": they are paths.
+    """
     redact: Fields = FIELDS
     """The names of fields whose values the admin, commands, logs and exports do not show: a list
     that replaces `pgqueue.redaction.FIELDS`. Whole words are compared, in any case: "token" also
@@ -200,6 +207,15 @@ def _release(value: Any) -> str:
     return value
 
 
+def _base_url(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("it must be text.")
+    parts = urlsplit(value)
+    if value and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query):
+        raise ValueError('it must be an address such as "https://shop.example".')
+    return value
+
+
 def _token(value: Any) -> str:
     if not isinstance(value, str) or not value.isprintable() or not value.isascii():
         raise TypeError("it must be text, in printable ASCII.")
@@ -234,6 +250,7 @@ _BY_NAME: Mapping[str, Callable[[Any], Any]] = {
     "FEED": _feed,
     "REPLICATION_SLOT": as_slot,
     "PUBLICATION": as_identifier,
+    "BASE_URL": _base_url,
     "METRICS_TOKEN": _token,
     "RELEASE": _release,
     "ENCRYPTION_KEYS": _encryption_keys,

@@ -112,6 +112,10 @@ class TaskTimeout(PGQueueError):
     """The task ran longer than its timeout."""
 
 
+class StepTimeout(TaskTimeout):
+    """A step of a durable task ran longer than its timeout."""
+
+
 class TransactionLeftOpen(PGQueueError):
     """A task, handler or hook left a transaction open, so what it wrote there was rolled back.
 
@@ -350,6 +354,48 @@ class ParentFailed(PGQueueError):
         return type(self), (self.message_id, self.task, self.outcome, self.error)
 
 
+class InvalidStep(PGQueueError, ValueError):
+    """A step of a durable task is invalid: the message names it and the reason."""
+
+
+class StepFailed(PGQueueError):
+    """A step of a durable task has failed for good: each run of the task gets this error there.
+
+    Attributes:
+        step: the name of the step.
+        class_name: the import path of the class of the step's error.
+        text: the text of the step's error.
+        traceback: the traceback of the step's last try.
+        tries: how often the step was tried.
+    """
+
+    def __init__(
+        self,
+        step: str = "",
+        class_name: str = "",
+        text: str = "",
+        traceback: str = "",
+        tries: int = 1,
+    ) -> None:
+        super().__init__(f"The step {step!r} has failed: {class_name}: {text}" if step else "")
+        self.step = step
+        self.class_name = class_name
+        self.text = text
+        self.traceback = traceback
+        self.tries = tries
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.step, self.class_name, self.text, self.traceback, self.tries)
+
+
+class TooManySteps(PGQueueError):
+    """A durable run has as many steps as it may have: end it, and go on by `continue_as()`."""
+
+
+class MessageEnded(PGQueueError):
+    """The message has ended, or there is none with this id: no signal reaches it."""
+
+
 class InvalidTracking(PGQueueError, ValueError):
     """A table or an option of its tracking is invalid: the message names it and the reason."""
 
@@ -396,6 +442,18 @@ class Defer(EndOfRun):
         super().__init__()
         self.delay = as_timedelta(delay)
         self.progress = progress
+
+
+class Suspend(EndOfRun):
+    """A durable task waits. The worker catches it; nothing else should.
+
+    Args:
+        ending: what the worker writes.
+    """
+
+    def __init__(self, ending: Any = None) -> None:
+        super().__init__()
+        self.ending = ending
 
 
 class Discard(EndOfRun):

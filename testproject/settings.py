@@ -80,6 +80,9 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
+# The model that the shop's agent asks: the demo starts one, and says where.
+MODEL_URL = env.str("MODEL_URL", default="http://127.0.0.1:8080/")
+
 # Where the demo's mail goes: it starts an SMTP server of its own and says where.
 MAIL_SERVER = {
     "host": env.str("EMAIL_HOST", default="127.0.0.1"),

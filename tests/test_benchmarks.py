@@ -35,6 +35,10 @@ FIGURES = {
         "tasks_db_connecting_drain_per_s",
     },
     "drain": {"per_s", "rss_mb", "startup_s"},
+    "durable": {
+        *("workflows_per_s", "step_ms", "atomic_step_ms", "signal_to_run_ms"),
+        *("event_to_run_ms", "wake_per_s"),
+    },
     "enqueue": {
         "one_by_one_per_s",
         "bulk_per_s",

@@ -120,6 +120,14 @@ FEATURES = {
         "hotmesh's workflows",
         "Flower",
     ],
+    "Durable execution": [
+        "DBOS",
+        "Temporal",
+        "Absurd",
+        "River's resumable jobs",
+        "Oban Pro's signals",
+        "hotmesh's functions",
+    ],
 }
 
 

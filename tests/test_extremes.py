@@ -185,6 +185,10 @@ OWN = {
     ("pgqueue_webhook", "rotated"): "[]",
     ("pgqueue_webhook", "enabled"): "false",
     ("pgqueue_statistic", "period"): "minute",
+    ("pgqueue_step", "kind"): "step",
+    ("pgqueue_step", "state"): "done",
+    ("pgqueue_step", "until"): None,
+    ("pgqueue_event_wait", "path"): "",
     ("pgqueue_backfill", "attempts"): "[]",
     ("pgqueue_worker", "channels"): "{}",
     **{

@@ -17,7 +17,7 @@ ALLOWED = {
         ["Channel", "Duty", "Event", "Flow", "Schedule", "Tally", "Worker", "Write"], ROW
     ),
     "Group": "two public names: the model of a consumer group, and the calls that `group()` makes",
-    **dict.fromkeys(["Retry", "Task", "TaskError"], CELERY),
+    **dict.fromkeys(["Retry", "Signal", "Task", "TaskError"], CELERY),
     **dict.fromkeys(["Cell", "Offset", "Part", "Progress", "Range", "Rows", "Table"], SPARK),
     "Filter": "documented names of different packages: bulk.Filter, sse.Filter and Spark's",
     "Outcome": "the outcome of a message, and of a simulation in Spark",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,6 +24,7 @@ from pgqueue.operating.reencryption import ReencryptionReport, reencrypt
 from pgqueue.states import Outcome
 from pgqueue.testing import run_all
 from tests import encrypted_jobs as jobs
+from tests.durable import tasks as durable
 from tests.encrypted_jobs import SECRET
 from tests.eventually import eventually
 from tests.factories import refusing
@@ -317,3 +319,72 @@ class TestTheCommand:
     def test_says_that_there_is_no_key(self) -> None:
         with keys(), pytest.raises(Exception, match="has no key"):
             call_command("pgqueue_reencrypt")
+
+
+class TestADurableRun:
+    def stored(self) -> str:
+        """Return the stored steps and signals as text."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT result::text FROM pgqueue_step UNION ALL SELECT payload::text FROM "
+                "pgqueue_signal UNION ALL SELECT steps::text FROM pgqueue_history"
+            )
+            return " ".join(text for (text,) in cursor.fetchall() if text)
+
+    def tokens(self) -> list[str]:
+        return re.findall(r'"value": "(gAAAA[^"]+)"', self.stored())
+
+    def run(self, *, is_ended: bool) -> Any:
+        result = durable.secret.enqueue(1)
+        run_all(raise_errors=True)
+        result.signal("go", 8181)
+        if is_ended:
+            run_all(raise_errors=True)
+        return result
+
+    @pytest.mark.parametrize("is_ended", [True, False])
+    def test_is_brought_under_the_first_key_with_its_steps_and_signals(
+        self, old: None, is_ended: bool
+    ) -> None:
+        result = self.run(is_ended=is_ended)
+        with rotated():
+            report = reencrypt("default")
+            assert reencrypt("default").renewed == 0
+
+        assert report.renewed >= 1
+        assert len(self.tokens()) == (6 if is_ended else 4)
+        for token in self.tokens():
+            Fernet(NEW).decrypt(token)
+        with keys(NEW):
+            run_all(raise_errors=True)
+            result.refresh()
+            assert result.return_value == 42 + 8181 + 9
+
+    @pytest.mark.parametrize("is_ended", [True, False])
+    def test_that_was_stored_in_the_open_is_encrypted(self, old: None, is_ended: bool) -> None:
+        object.__setattr__(durable.secret, "encrypted", False)
+        try:
+            result = self.run(is_ended=is_ended)
+        finally:
+            object.__setattr__(durable.secret, "encrypted", True)
+        assert "8181" in self.stored() and "hush" in self.stored()
+
+        reencrypt("default")
+
+        assert "8181" not in self.stored() and "hush" not in self.stored()
+        run_all(raise_errors=True)
+        result.refresh()
+        assert result.status == Outcome.SUCCEEDED
+
+    def test_keeps_the_other_columns_of_its_steps(self, old: None) -> None:
+        self.run(is_ended=True)
+        before = History.objects.get(task=durable.secret.name).steps
+
+        with rotated():
+            reencrypt("default")
+
+        after = History.objects.get(task=durable.secret.name).steps
+        for part, hidden in (("steps", "result"), ("signals", "payload")):
+            shown = [[{**row, hidden: None} for row in each[part]] for each in (before, after)]
+            assert shown[0] == shown[1]
+            assert len(shown[0]) == len(before[part])

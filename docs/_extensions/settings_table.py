@@ -26,12 +26,14 @@ TABLE = (
 )
 NAMES = ("<!-- The names of pgqueue.redaction.FIELDS. -->\n", "<!-- The end of the names. -->\n")
 GUIDES: Mapping[str, str] = {
+    "base_url": "[People in the loop](guide/durable-people.md)",
     "backoff": "[Settings of tasks](guide/tasks.md#failures)",
     "event_max_age": "[Events](operations.md#events)",
     "event_retention": "[Events](operations.md#events)",
     "encryption_keys": "[Encryption](guide/encryption.md)",
     "export_before_drop": "[Export to Parquet](pipeline.md#export-to-parquet)",
     "feed": "[The WAL feed](guide/wal.md)",
+    "max_steps": "[Long loops](guide/durable-loops.md)",
     "metrics_token": "[Logs, metrics and alerts](guide/observability.md)",
     "redact": "[Redaction](guide/redaction.md)",
     "release": "[Operating from the admin](guide/operating-from-the-admin.md)",

@@ -249,6 +249,7 @@ def _shown(chosen: bulk.Filter) -> list[tuple[str, str]]:
         "key": _("Key"),
         "error": _("Class of the last error"),
         "flow": _("Flow"),
+        "waits": _("Waits for"),
     }
     given = asdict(chosen)
     if chosen.state is not None:

@@ -16,8 +16,10 @@ from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.changelist import ListedAdmin
+from pgqueue.admin.durable import DurableAdmin
 from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
+from pgqueue.admin.steps import steps_of, tables
 from pgqueue.admin.story import children, story, waiting
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.listing.messages import last_error
@@ -89,11 +91,13 @@ class ExcerptAdmin(ListedAdmin):
     metadata_text = excerpt_of("metadata", _("metadata"))
 
 
-class ShownMessageAdmin(ExcerptAdmin):
+class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
     """Shows a message, live or ended."""
 
     change_form_template = "admin/pgqueue/shown_message.html"
     json_columns: tuple[str, ...] = ("payload", "metadata", "options", "progress")
+    hidden_columns: tuple[str, ...] = ()
+    """Further columns that may be large, and that the page shows in another way."""
     expressions: ClassVar[dict[str, Any]] = {"body_size": _Size("body")}
     content = ("payload_text", "metadata_text", "progress_text", "options_text", "body_size")
     runs = (
@@ -119,7 +123,7 @@ class ShownMessageAdmin(ExcerptAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request)
-        light = rows.defer("body", "errors", *self.json_columns)
+        light = rows.defer("body", "errors", *self.json_columns, *self.hidden_columns)
         annotated: QuerySet[Any] = light.annotate(**last_error())
         return annotated
 
@@ -127,6 +131,9 @@ class ShownMessageAdmin(ExcerptAdmin):
         shown, hidden = redacting.rules(row.task).redact(texts)
         row.errors = hidden.in_value(row.errors)
         row.error_text = row.error_text and hidden(row.error_text)
+        row.seen = steps_of(row, hidden)
+        row.errors = row.seen.hidden.in_value(row.errors)
+        row.error_text = row.error_text and row.seen.hidden(row.error_text)
         return shown
 
     progress_text = excerpt_of("progress", _("progress"))
@@ -137,7 +144,10 @@ class ShownMessageAdmin(ExcerptAdmin):
     ) -> HttpResponse:
         message = context["original"]
         payload = message.excerpts.get("payload_text") or ""
-        context["story"] = story(request, message)
+        context["story"] = story(request, message, message.seen)
+        operates = self.may_operate(request)
+        context["durable"] = tables(request, message, message.seen, operates=operates)
+        context["verbs"] = self.verb_links(request, message, message.seen)
         context["waiting"] = waiting(request, message)
         context["children"] = children(request, message.pk)
         context["channel_url"] = page_url("channel_page", name=message.channel)

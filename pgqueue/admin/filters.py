@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.listing.index import channels_in_use
 from pgqueue.operating.bulk import GOVERNED
 from pgqueue.states import Outcome, State
+from pgqueue.values.waits import KINDS, as_wait
 
 
 class Choice(SimpleListFilter):
@@ -106,6 +107,16 @@ class FlowFilter(TextFilter):
     input_type = "number"
 
 
+class WaitsFilter(TextFilter):
+    """The wait of a durable run: its kind, perhaps with a name, such as signal:approved."""
+
+    title = _("wait of a durable task: sleep, signal:approved")
+    parameter_name = "waits"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(kind, kind) for kind in KINDS]
+
+
 class DayFilter(TextFilter):
     """A UTC day, like the days of history's partitions."""
 
@@ -161,12 +172,26 @@ def with_flow(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """Return the chosen filters, with the id of a flow as a number.
 
     Raises:
-        ValidationError: the text is no id.
+        ValidationError: a text is no id, or says no wait.
     """
     given = dict(chosen)
     if "flow" in given:
         given["flow"] = as_flow(str(given["flow"]))
+    if "waits" in given:
+        given["waits"] = checked_wait(given["waits"])
     return given
+
+
+def checked_wait(text: str) -> str:
+    """Return the wait that a filter names.
+
+    Raises:
+        ValidationError: the text names no wait.
+    """
+    try:
+        return as_wait(text)
+    except ValueError as error:
+        raise ValidationError(str(error)) from error
 
 
 def ended_on(day: str) -> Q:

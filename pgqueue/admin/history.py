@@ -32,6 +32,7 @@ class HistoryAdmin(ShownMessageAdmin):
     """
 
     json_columns = (*ShownMessageAdmin.json_columns, "result")
+    hidden_columns = ("steps",)
     list_display = (
         "id",
         "task",

@@ -3,16 +3,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.bulk import PARAMETERS, SEARCH, BulkAdmin, bulk_url
 from pgqueue.admin.display import ShownMessageAdmin
+from pgqueue.admin.durable import VERBS
 from pgqueue.admin.filters import (
     ChannelFilter,
     Choice,
@@ -20,6 +21,7 @@ from pgqueue.admin.filters import (
     FlowFilter,
     StateFilter,
     TaskFilter,
+    WaitsFilter,
     with_flow,
 )
 from pgqueue.admin.lane import KeyState
@@ -36,6 +38,7 @@ from pgqueue.admin.operations import (
 )
 from pgqueue.admin.preview import in_words
 from pgqueue.conf import settings
+from pgqueue.listing import waits
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.listing.messages import INDEXES, newest_first, of_key
 from pgqueue.models import History, Message
@@ -45,7 +48,7 @@ from pgqueue.values.names import as_channel, as_key
 
 LIST_FILTERS: dict[str, type[Choice]] = {
     each.parameter_name: each
-    for each in (StateFilter, ChannelFilter, TaskFilter, ErrorFilter, FlowFilter)
+    for each in (StateFilter, ChannelFilter, TaskFilter, ErrorFilter, FlowFilter, WaitsFilter)
 }
 
 
@@ -53,6 +56,7 @@ LIST_FILTERS: dict[str, type[Choice]] = {
 class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     """The live messages, and the operations on them."""
 
+    verbs = VERBS
     actions = ("run_now", "cancel", "release", "replay", "discard")
     list_display = (
         "id",
@@ -81,6 +85,10 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
             return Listing(rows=its, order=("id",), wording=_("By its id"), sought=wanted)
         if term:
             wanted["key"] = term
+        if "waits" in chosen:
+            return waits.listing(
+                rows, chosen["waits"], {k: v for k, v in wanted.items() if k != "id"}
+            )
         if "flow_id" in wanted:
             return newest_first(rows, wanted)
         # An error is no indexed column: the listing looks for it row by row.
@@ -203,13 +211,23 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         ]
         return super().render_change_form(request, context, *args, **kwargs)
 
+    def gone(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        if not _has_ended(object_id):
+            raise Http404
+        self.message_user(request, _("Nothing was done: it has ended."), messages.WARNING)
+        return _to_history(object_id)
+
     def change_view(
         self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
     ) -> HttpResponse:
         # A link to a message stays valid after its end.
         if self.has_view_permission(request) and _has_ended(object_id):
-            return HttpResponseRedirect(reverse("admin:pgqueue_history_change", args=[object_id]))
+            return _to_history(object_id)
         return super().change_view(request, object_id, *args, **kwargs)
+
+
+def _to_history(object_id: str) -> HttpResponse:
+    return HttpResponseRedirect(reverse("admin:pgqueue_history_change", args=[object_id]))
 
 
 def _has_ended(object_id: str) -> bool:

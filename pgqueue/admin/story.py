@@ -20,7 +20,9 @@ from django.utils.translation import ngettext
 
 from pgqueue.admin.flow_drawing import word_for
 from pgqueue.admin.links import to_page, to_row
+from pgqueue.admin.steps import wait_in_words
 from pgqueue.conf import settings
+from pgqueue.durable.seen import SeenSteps
 from pgqueue.engine import flow_graph
 from pgqueue.engine.flow_graph import Relative
 from pgqueue.listing import messages
@@ -55,16 +57,20 @@ class StoryLine:
     is_open: bool = False
 
 
-def story(request: HttpRequest, message: Any) -> list[StoryLine]:
-    """Return the steps of a message, live or ended, in order."""
+def story(request: HttpRequest, message: Any, seen: SeenSteps) -> list[StoryLine]:
+    """Return the steps of a message, live or ended, in order.
+
+    Args:
+        seen: the steps of its durable task.
+    """
     known = [
         StoryLine(message.created_at, _enqueued(request, message)),
-        *_waits(message),
+        *_waits(message, seen),
         *_let_go(request, message),
         *_attempts(request, message),
         *_asked(message),
     ]
-    return [*_in_order(known), _now(request, message)]
+    return [*_in_order(known), _now(request, message, seen)]
 
 
 def _in_order(steps: Sequence[StoryLine]) -> list[StoryLine]:
@@ -134,15 +140,26 @@ def _enqueued(request: HttpRequest, message: Any) -> str:
     if user:
         name = user.get("name", user.get("id")) if isinstance(user, Mapping) else user
         said.append(format_html(_("by {}"), name))
+    if original := metadata.get("rerun_of"):
+        link = to_row(request, "message", original, f"#{original}")
+        said.append(format_html(_("as a rerun of {}"), link))
+    if original := metadata.get("forked_from"):
+        link = to_row(request, "message", original, f"#{original}")
+        if after := metadata.get("forked_after"):
+            said.append(format_html(_("as a fork of {} after the step “{}”"), link, after))
+        else:
+            said.append(format_html(_("as a fork of {}"), link))
     if replayed := metadata.get("replayed_from"):
         said.append(format_html(_("and replayed since: {}"), f"#{replayed}"))
     parts = format_html_join("", ", {}", ((each,) for each in said))
     return format_html("<strong>{}</strong>{}", _("Enqueued"), parts)
 
 
-def _waits(message: Any) -> Iterator[StoryLine]:
+def _waits(message: Any, seen: SeenSteps) -> Iterator[StoryLine]:
     state = getattr(message, "state", None)
-    if _waits_for_others(message):
+    if seen.open is not None:
+        pass  # it has begun: `_now` says what it waits for
+    elif _waits_for_others(message):
         yield StoryLine(message.created_at, _("It waits for other messages of its flow."))
     elif state == State.HELD:
         yield StoryLine(message.created_at, _("Held until it is committed."))
@@ -262,7 +279,7 @@ def _asked(message: Any) -> Iterator[StoryLine]:
         yield StoryLine(message.cancel_requested_at, _("It was asked to stop."))
 
 
-def _now(request: HttpRequest, message: Any) -> StoryLine:
+def _now(request: HttpRequest, message: Any, seen: SeenSteps) -> StoryLine:
     """Return the step with the outcome of a message, or with its current wait."""
     outcome = getattr(message, "outcome", None)
     if outcome is not None:
@@ -277,6 +294,8 @@ def _now(request: HttpRequest, message: Any) -> StoryLine:
         return StoryLine(
             None, format_html("<strong>{}</strong>", _("Dead: it waits for a replay.")), BAD
         )
+    if message.state in (State.SCHEDULED, State.HELD) and (waits := wait_in_words(seen)):
+        return StoryLine(None, format_html("{}.", waits))
     if message.state == State.SCHEDULED:
         due = (
             _("Now it waits for its next attempt, at {}")

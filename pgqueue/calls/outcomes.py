@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 
@@ -17,12 +17,64 @@ class Succeeded:
 
 
 @dataclass(frozen=True, slots=True)
+class Completed:
+    """A durable task returned `result`, as JSON. Its steps move into history.
+
+    Attributes:
+        steps: its steps that are not stored yet, as JSON; None: there are none.
+    """
+
+    result: str | None
+    steps: str | None
+    word: ClassVar[str] = "succeeded"
+    error: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended:
+    """A durable task waits: for a time, or for a signal. Nothing is charged.
+
+    Attributes:
+        steps: the steps that are not stored yet, as JSON. The last one is what it waits for.
+        delay: how long it waits at most; None: until it is woken, or as `until` says.
+        until: when it goes on; None: see `delay`.
+        is_woken: whether a signal may wake it.
+        has_progressed: whether it has finished a step since it was claimed.
+        leaves_lane: whether the messages behind it in an ordered lane go on meanwhile.
+    """
+
+    steps: str
+    delay: timedelta | None = None
+    until: datetime | None = None
+    is_woken: bool = False
+    has_progressed: bool = False
+    leaves_lane: bool = False
+    word: ClassVar[str] = "deferred"
+    error: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Continued:
+    """A durable task goes on from its top with other arguments: as the same message, without steps.
+
+    Attributes:
+        payload: its arguments, as JSON.
+    """
+
+    payload: str
+    word: ClassVar[str] = "deferred"
+    error: ClassVar[None] = None
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """It raised, and is tried again after `delay`."""
 
     error: BaseException
     entry: str
     delay: timedelta
+    anew: bool = False
+    """Whether failures are counted from here: a durable run has finished a step."""
     word: ClassVar[str] = "failed"
 
     @property
@@ -40,6 +92,8 @@ class Died:
 
     error: BaseException
     entry: str
+    anew: bool = False
+    """As of `Retried`."""
     word: ClassVar[str] = "died"
     consequence: ClassVar[str] = "dead letter"
 
@@ -98,4 +152,16 @@ class Closed:
     error: ClassVar[None] = None
 
 
-Ending = Succeeded | Retried | Died | Deferred | Discarded | Cancelled | HandedBack | Closed
+Ending = (
+    Succeeded
+    | Completed
+    | Suspended
+    | Continued
+    | Retried
+    | Died
+    | Deferred
+    | Discarded
+    | Cancelled
+    | HandedBack
+    | Closed
+)

@@ -47,6 +47,9 @@ class Tracer(Protocol):
     def handling(self, group: str, events: Sequence[Any]) -> AbstractContextManager[Any]:
         """Return the span in which the handler of a group handles events."""
 
+    def step(self, context: Any, name: str) -> AbstractContextManager[Any]:
+        """Return the span of a try of a durable task's step."""
+
     def prepare(self, context: Any) -> None:
         """Read from the database what the span of a run of a flow's message needs."""
 
@@ -97,6 +100,11 @@ def sending(
 def handling(group: str, events: Sequence[Any]) -> AbstractContextManager[Any]:
     """Return the context in which the handler of a group is called."""
     return _NOTHING if tracer is None else tracer.handling(group, events)
+
+
+def step(context: Any, name: str) -> AbstractContextManager[Any]:
+    """Return the context in which a step of a durable task is called."""
+    return _NOTHING if tracer is None else tracer.step(context, name)
 
 
 def prepare(context: Any) -> None:

@@ -36,7 +36,9 @@ def hints_of(owner: Callable[..., Any]) -> dict[str, Any]:
     hints: dict[str, Any] = {}
     for scope in reversed(getattr(owner, "__mro__", (owner,))):
         # A class's own names come last, or a field `date: date = None` would hide the type.
-        names = {**vars(scope), **vars(sys.modules.get(scope.__module__, SimpleNamespace()))}
+        # A function of C has no names, and perhaps no module.
+        module = sys.modules.get(getattr(scope, "__module__", None) or "", SimpleNamespace())
+        names = {**getattr(scope, "__dict__", {}), **vars(module)}
         for name, annotation in annotations_of(scope).items():
             with suppress(Exception):
                 one = SimpleNamespace(__annotations__={name: annotation})

@@ -1,7 +1,7 @@
 from datetime import timedelta
 from time import monotonic
 
-from pgqueue.engine import flows
+from pgqueue.engine import flows, waking
 from pgqueue.engine.values import Connection
 from pgqueue.options.retention import Retention
 
@@ -32,7 +32,11 @@ class Flows:
     def run(self, connection: Connection) -> timedelta:
         """Do a batch of each."""
         began = monotonic()
-        self.did = {"woken": flows.ring_stale(connection), "ended": flows.end(connection)}
+        self.did = {
+            "woken": flows.ring_stale(connection) + waking.ring_missed(connection),
+            "ended": flows.end(connection),
+        }
+        waking.forget_strays(connection)
         looked = monotonic()
         self.did["forgotten"] = self._forget(connection, until=looked + FORGET_FOR)
         return max(EVERY, timedelta(seconds=COST * (looked - began)))

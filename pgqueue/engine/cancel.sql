@@ -9,7 +9,7 @@ WITH chosen AS MATERIALIZED (
     ORDER BY id
     FOR UPDATE
 ), gone AS MATERIALIZED (
-    SELECT * FROM pgqueue_end_v1(ARRAY(SELECT id FROM chosen WHERE state NOT IN ('running', 'dead')), 'cancelled')
+    SELECT * FROM pgqueue_end_v2(ARRAY(SELECT id FROM chosen WHERE state NOT IN ('running', 'dead')), 'cancelled')
 ), asked AS (
     UPDATE pgqueue_message
     SET cancel_requested_at = coalesce(cancel_requested_at, statement_timestamp())

@@ -39,6 +39,17 @@ WITH RECURSIVE wanted (id) AS (
                    || CASE WHEN dedupe_key IS NULL THEN '{}' ELSE jsonb_build_object('dedupe_key', dedupe_key) END
     WHERE id = ANY (ARRAY(SELECT id FROM chosen))
     RETURNING id, channel, key, state, governed
+), tried_again AS (
+    -- A durable run that died of a failed step tries this step again. Failures before it, which its code has handled, stay.
+    DELETE FROM pgqueue_step s
+    USING (
+        SELECT DISTINCT ON (s.message_id) s.message_id, s.name
+        FROM pgqueue_step s CROSS JOIN LATERAL (
+            SELECT m.errors FROM pgqueue_message m WHERE m.id = s.message_id LIMIT 1) m
+        WHERE s.message_id = ANY (ARRAY(SELECT id FROM chosen)) AND s.state = 'failed'
+          AND m.errors -> -1 ->> 'class' = 'pgqueue.exceptions.StepFailed'
+        ORDER BY s.message_id, s.number DESC) last
+    WHERE s.message_id = last.message_id AND s.name = last.name
 ), blocked AS (
     INSERT INTO pgqueue_blocked (message_id, flow_id, watched_id, on_failure)
     SELECT id, flow_id, watched_id, 'run' FROM waiting
@@ -60,7 +71,7 @@ WITH chosen AS MATERIALIZED (
     ORDER BY id
     FOR UPDATE
 ), gone AS MATERIALIZED (
-    SELECT * FROM pgqueue_end_v1(ARRAY(SELECT id FROM chosen), 'discarded')
+    SELECT * FROM pgqueue_end_v2(ARRAY(SELECT id FROM chosen), 'discarded')
 ), became AS (
     SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),

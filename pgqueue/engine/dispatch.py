@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from pgqueue.database.sql_files import load
 from pgqueue.database.transactions import wait_at_most
+from pgqueue.engine import event_waits
 from pgqueue.engine.matching import Matching, MatchStretch
 from pgqueue.engine.values import Connection, Cursors
 
@@ -125,6 +126,7 @@ def _go_on(connection: Connection, cursor: int, limit: int) -> DispatchStep:
     if stretch.upto <= cursor:
         return DispatchStep(0, 0, is_last=True)
     stored = Matching(connection, None, stretch).run()
+    event_waits.match(connection, range(stretch.after + 1, stretch.upto + 1))
     connection.execute(SQL["move"], {"upto": stretch.upto})
     return DispatchStep(stretch.upto - cursor, stored, is_last=stretch.upto >= stretch.head)
 

@@ -3,7 +3,7 @@
 NOT paused AND (NOT declared OR seen_at > statement_timestamp() - interval '5 minutes')
 
 -- name: has_work
-SELECT EXISTS (SELECT FROM pgqueue_subscription),
+SELECT EXISTS (SELECT FROM pgqueue_subscription) OR EXISTS (SELECT FROM pgqueue_event_wait),
        EXISTS (
            SELECT FROM pgqueue_subscription s
            WHERE position < b.head AND NOT follows AND
@@ -31,8 +31,9 @@ WHERE name = ANY (ARRAY(
 SELECT position FROM pgqueue_cursor WHERE "group" = '' AND partition = 0 FOR NO KEY UPDATE
 
 -- name: begin
+-- The first wait may be older than the first step.
 INSERT INTO pgqueue_cursor ("group", partition, position)
-SELECT '', 0, b.head
+SELECT '', 0, least(b.head, (SELECT min(position) FROM pgqueue_event_wait))
 FROM (
 -- include: bounds
 ) b
@@ -59,11 +60,11 @@ WHERE name = ANY (ARRAY(
     FOR NO KEY UPDATE SKIP LOCKED))
 
 -- name: skip
--- If no subscription follows, go on to the position at which the next one begins.
+-- If no subscription follows, go on to the position at which the next one begins, or a wait.
 UPDATE pgqueue_cursor c
 SET position = n.position, updated_at = statement_timestamp()
 FROM (
-    SELECT least(b.head, (
+    SELECT least(b.head, (SELECT min(position) FROM pgqueue_event_wait), (
         SELECT min(s.position) FROM pgqueue_subscription s, pgqueue_cursor own
         WHERE own."group" = '' AND own.partition = 0
           AND NOT s.follows AND NOT s.paused AND s.position > own.position)) AS position

@@ -239,6 +239,12 @@ def block(connection: Cursors, flow_id: int, waiting: Collection[Waits]) -> None
         cursor.execute(SQL["produce_waits"], {**given, "waiting": children, "parents": parents})
 
 
+def unblock(connection: Cursors, id: int) -> None:
+    """Forget what a running message has waited for."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["unblock"], {"id": id})
+
+
 def depend(connection: Cursors, flow_id: int, pairs: Collection[tuple[int, int]]) -> None:
     """Add a parent, the second of each pair, to a message that waits already, the first one.
 

@@ -108,6 +108,10 @@ COPY pgqueue_dependency (flow_id, child_id, parent_id) FROM STDIN
 -- a duplicate, or of a message that a full channel dropped.
 SELECT pgqueue_block_v1(%(flow_id)s, %(children)s::bigint[], %(watched)s::bigint[], %(on_failures)s::text[])
 
+-- name: unblock
+-- A durable run that goes on before the router has looked keeps the row of its wait.
+DELETE FROM pgqueue_blocked WHERE message_id = %(id)s
+
 -- name: produce_waits
 SELECT pgqueue_produce_waits_v1(
     %(flow_id)s, %(children)s::bigint[], %(on_failures)s::text[], %(waiting)s::bigint[], %(parents)s::bigint[])

@@ -31,7 +31,7 @@ SELECT id, (SELECT count(*) FROM told), (SELECT count(*) FROM later) FROM change
 WITH
 -- include: still
 , gone AS MATERIALIZED (
-    SELECT * FROM pgqueue_end_v1(ARRAY(SELECT id FROM chosen), 'cancelled')
+    SELECT * FROM pgqueue_end_v2(ARRAY(SELECT id FROM chosen), 'cancelled')
 ), became AS (
     SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),

@@ -111,7 +111,7 @@ WITH found AS MATERIALIZED (
     SET lease_until = statement_timestamp() + lease_for
     WHERE id = ANY (ARRAY(SELECT id FROM found WHERE NOT is_over))
 ), mine AS MATERIALIZED (
-    SELECT id, cancel_requested_at, suspected FROM found WHERE is_over
+    SELECT id, cancel_requested_at, suspected, has_progressed FROM found WHERE is_over
 ),
 -- include: taken_away
 
@@ -163,7 +163,7 @@ SELECT EXISTS (
 -- Messages that a worker claimed under its earlier ids without knowing of them: the claim's answer was lost with the
 -- connection. None of them was begun.
 WITH mine AS MATERIALIZED (
-    SELECT id, cancel_requested_at, false AS suspected
+    SELECT id, cancel_requested_at, false AS suspected, false AS has_progressed
     FROM pgqueue_message
     WHERE state = 'running' AND worker_id BETWEEN %(first_worker)s::uuid AND %(last_worker)s::uuid
       AND id <> ALL (%(known)s::bigint[]) AND
@@ -177,19 +177,28 @@ WITH mine AS MATERIALIZED (
 -- name: what_to_know_of_a_loss
 -- A message that loses its first lease is always suspected of having killed its worker; later ones
 -- only if they had begun.
-id, cancel_requested_at, lost = 0 OR coalesce(started_at >= claimed_at, false) AS suspected
+id, cancel_requested_at, lost = 0 OR coalesce(started_at >= claimed_at, false) AS suspected,
+-- include: progressed
+
+-- name: progressed
+-- A durable run that has finished a step is counted anew.
+(SELECT count(*) FROM (
+     SELECT FROM pgqueue_step s
+     WHERE s.message_id = pgqueue_message.id AND s.attempt = pgqueue_message.attempt AND s.state IN ('done', 'failed')
+     LIMIT 1) step) > 0 AS has_progressed
 
 -- name: taken_away
 -- After its first lost lease a message is ready at once; after each further one it waits longer, and
 -- after `max_lost` it is dead.
 charged AS (
     UPDATE pgqueue_message m
-    SET state = CASE WHEN m.lost >= %(max_lost)s - 1 THEN 'dead'
-                     WHEN m.lost = 0 THEN 'ready'
+    SET state = CASE WHEN counted.lost >= %(max_lost)s - 1 THEN 'dead'
+                     WHEN counted.lost = 0 THEN 'ready'
                      ELSE 'scheduled' END,
-        run_at = CASE WHEN m.lost = 0 THEN m.run_at
-                      ELSE statement_timestamp() + least(3600, 2 ^ least(m.lost, 30)) * interval '1 second' END,
-        lost = least(m.lost, 2147483646) + 1,
+        run_at = CASE WHEN counted.lost = 0 THEN m.run_at
+                      ELSE statement_timestamp() + least(3600, 2 ^ least(counted.lost, 30)) * interval '1 second' END,
+        lost = least(counted.lost, 2147483646) + 1,
+        failures = CASE WHEN counted.has_progressed THEN 0 ELSE m.failures END,
         errors =
 -- include: errors_with_room
                  || jsonb_build_object(
@@ -202,7 +211,10 @@ charged AS (
         ,
         worker_id = NULL,
         lease_until = NULL
-    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL AND suspected))
+    FROM (
+        SELECT mine.id, mine.has_progressed, CASE WHEN mine.has_progressed THEN 0 ELSE p.lost END AS lost
+        FROM mine JOIN pgqueue_message p USING (id)) counted
+    WHERE m.id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL AND suspected)) AND m.id = counted.id
     RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.task, m.state
 ), spared AS (
     UPDATE pgqueue_message m

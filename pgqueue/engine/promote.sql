@@ -59,6 +59,10 @@ WITH due AS MATERIALIZED (
 -- include: governed_anew
     WHERE id = ANY (ARRAY(SELECT id FROM due))
     RETURNING id, channel, key, state, governed
+), slept AS (
+    -- The sleep of a durable run, or its wait, is over.
+    UPDATE pgqueue_step SET until = statement_timestamp()
+    WHERE message_id = ANY (ARRAY(SELECT id FROM due)) AND state IN ('waiting', 'retrying')
 ),
 -- include: told
 SELECT id, (SELECT count(*) FROM told) FROM changed

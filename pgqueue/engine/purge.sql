@@ -30,7 +30,7 @@ WITH stretch AS MATERIALIZED (
     WHERE id = ANY (ARRAY(SELECT id FROM meant)) AND %(states)s::text[] @> ARRAY[state]
     FOR UPDATE SKIP LOCKED
 ), gone AS MATERIALIZED (
-    SELECT * FROM pgqueue_end_v1(ARRAY(SELECT id FROM chosen), 'discarded')
+    SELECT * FROM pgqueue_end_v2(ARRAY(SELECT id FROM chosen), 'discarded')
 ), became AS (
     SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM gone
 ),

@@ -26,6 +26,30 @@ class EncryptedTexts(NamedTuple):
     payload: str | None
     progress: str | None
     result: str | None
+    steps: str | None = None
+    """What may be encrypted of its steps and signals: a list of `StepText`; or their new values."""
+
+
+class StepText(NamedTuple):
+    """A result of a step, or the payload of a signal.
+
+    Attributes:
+        part: steps or signals.
+        place: its place among them, from 1.
+        key: the name of the step, or the id of the signal.
+        kind: of the step; of a signal: signal.
+        digest: of its text, as it was read.
+        path: where the value is in the row.
+        text: the value as JSON text.
+    """
+
+    part: str
+    place: int
+    key: str
+    kind: str
+    digest: str
+    path: list[str]
+    text: str
 
 
 Rewritten = tuple[EncryptedTexts, EncryptedTexts]
@@ -79,5 +103,6 @@ def write(connection: Connection, table: Table, rewritten: Sequence[Rewritten]) 
         "progress": [each.progress for each in after],
         "results_before": [each.result for each in before],
         "results": [each.result for each in after],
+        "steps": [each.steps for each in after],
     }
     return {id for (id,) in connection.execute(SQL[f"write_{table}"], given)}

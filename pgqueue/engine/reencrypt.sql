@@ -10,26 +10,59 @@ SELECT set_config(name, 'off', true) FROM unnest('{enable_seqscan,enable_bitmaps
 SELECT id, NULL::timestamptz, task,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted' THEN payload::text END,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR progress ->> '@' = 'encrypted' THEN progress::text END,
-       NULL
+       NULL,
+       CASE WHEN task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted' THEN (
+           SELECT jsonb_agg(p)::text FROM (
+               SELECT 'steps' AS part, row_number() OVER (ORDER BY s.number) AS place, s.name AS key, s.kind, s.result AS value
+               FROM pgqueue_step s WHERE s.message_id = m.id
+               UNION ALL
+               SELECT 'signals', row_number() OVER (ORDER BY s.id), s.id::text, s.name, s.payload
+               FROM pgqueue_signal s WHERE s.message_id = m.id) v
+           CROSS JOIN LATERAL (
+-- include: parts
+           ) p) END
 FROM (
     SELECT *, row_number() OVER (ORDER BY id) AS place,
            sum(coalesce(pg_column_size(payload), 0) + coalesce(pg_column_size(progress), 0)) OVER (ORDER BY id) AS bytes
     FROM (SELECT id, task, payload, progress FROM pgqueue_message
           WHERE id > %(after)s AND (%(ids)s::bigint[] IS NULL OR id = ANY (%(ids)s))
-          ORDER BY id LIMIT %(limit)s) s) s
+          ORDER BY id LIMIT %(limit)s) s) m
 WHERE bytes <= %(bytes)s OR place = 1
 ORDER BY id
+
+-- name: parts
+-- The values of a step, or of a signal, that an encrypted task encrypts. Of a step that waits for other messages, only
+-- their results; of a step that has taken a signal, the payload; nothing of events.
+SELECT v.part, v.place, v.key, v.kind, md5(v.value::text) AS digest, f.path, (v.value #> f.path[2:])::text AS text
+FROM (SELECT CASE WHEN v.part = 'signals' THEN ARRAY['payload']
+                  WHEN v.kind = 'signal' THEN ARRAY['result', 'payload']
+                  ELSE ARRAY['result'] END AS path) f
+WHERE v.value #> f.path[2:] IS NOT NULL
+  AND CASE WHEN v.part = 'signals' THEN NOT starts_with(v.kind, '@')
+           WHEN v.kind = 'event' THEN false
+           WHEN v.kind = 'call' THEN v.value ? 'returned' OR v.value ->> '@' = 'encrypted'
+           ELSE true END
 
 -- name: history
 SELECT id, finished_at, task,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted' THEN payload::text END,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR progress ->> '@' = 'encrypted' THEN progress::text END,
-       CASE WHEN task = ANY (%(tasks)s::text[]) OR result ->> '@' = 'encrypted' THEN result::text END
+       CASE WHEN task = ANY (%(tasks)s::text[]) OR result ->> '@' = 'encrypted' THEN result::text END,
+       CASE WHEN steps IS NOT NULL AND (task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted') THEN (
+           SELECT jsonb_agg(p)::text FROM (
+               SELECT 'steps' AS part, e.place, e.value ->> 'name' AS key, e.value ->> 'kind' AS kind, e.value -> 'result' AS value
+               FROM jsonb_array_elements(steps -> 'steps') WITH ORDINALITY e (value, place)
+               UNION ALL
+               SELECT 'signals', e.place, e.value ->> 'id', e.value ->> 'name', e.value -> 'payload'
+               FROM jsonb_array_elements(steps -> 'signals') WITH ORDINALITY e (value, place)) v
+           CROSS JOIN LATERAL (
+-- include: parts
+           ) p) END
 FROM (
     SELECT *, row_number() OVER (ORDER BY id) AS place,
            sum(coalesce(pg_column_size(payload), 0) + coalesce(pg_column_size(progress), 0)
-               + coalesce(pg_column_size(result), 0)) OVER (ORDER BY id) AS bytes
-    FROM (SELECT id, finished_at, task, payload, progress, result FROM pgqueue_history
+               + coalesce(pg_column_size(result), 0) + coalesce(pg_column_size(steps), 0)) OVER (ORDER BY id) AS bytes
+    FROM (SELECT id, finished_at, task, payload, progress, result, steps FROM pgqueue_history
           WHERE id > %(after)s AND (%(ids)s::bigint[] IS NULL OR id = ANY (%(ids)s))
           ORDER BY id LIMIT %(limit)s) s) s
 WHERE bytes <= %(bytes)s OR place = 1
@@ -39,9 +72,15 @@ ORDER BY id
 made AS MATERIALIZED (
     SELECT *
     FROM unnest(%(ids)s::bigint[], %(ended)s::timestamptz[], %(payloads_before)s::text[], %(payloads)s::text[],
-                %(progress_before)s::text[], %(progress)s::text[], %(results_before)s::text[], %(results)s::text[])
-        AS n (id, ended, payload_before, payload, progress_before, progress, result_before, result)
+                %(progress_before)s::text[], %(progress)s::text[], %(results_before)s::text[], %(results)s::text[],
+                %(steps)s::text[])
+        AS n (id, ended, payload_before, payload, progress_before, progress, result_before, result, steps)
 )
+
+-- name: new_parts
+-- The new values of the steps and signals of a message, of "made".
+jsonb_to_recordset(made.steps::jsonb)
+    AS n (part text, place integer, key text, digest text, path text[], value jsonb)
 
 -- name: write_live
 -- A row that another transaction has locked is skipped: an atomic task locks its row as long as it runs.
@@ -49,6 +88,19 @@ WITH
 -- include: made
 , free AS MATERIALIZED (
     SELECT id FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+), of_steps AS (
+    -- The lock of the message keeps its run from storing a step meanwhile.
+    UPDATE pgqueue_step s
+    SET result = jsonb_set(jsonb_build_object('result', s.result), n.path, n.value) -> 'result'
+    FROM made JOIN free USING (id) CROSS JOIN LATERAL
+-- include: new_parts
+    WHERE n.part = 'steps' AND s.message_id = made.id AND s.name = n.key AND md5(s.result::text) = n.digest
+), of_signals AS (
+    UPDATE pgqueue_signal s
+    SET payload = jsonb_set(jsonb_build_object('payload', s.payload), n.path, n.value) -> 'payload'
+    FROM made JOIN free USING (id) CROSS JOIN LATERAL
+-- include: new_parts
+    WHERE n.part = 'signals' AND s.message_id = made.id AND s.id = n.key::bigint AND md5(s.payload::text) = n.digest
 )
 UPDATE pgqueue_message m
 SET payload = coalesce(made.payload::jsonb, m.payload), progress = coalesce(made.progress::jsonb, m.progress)
@@ -71,6 +123,19 @@ WITH
 UPDATE pgqueue_history h
 SET payload = coalesce(made.payload::jsonb, h.payload), progress = coalesce(made.progress::jsonb, h.progress),
     result = coalesce(made.result::jsonb, h.result),
+    steps = CASE WHEN made.steps IS NULL THEN h.steps ELSE (
+        SELECT jsonb_object_agg(kept.part, kept.elements)
+        FROM (SELECT e.part, coalesce(jsonb_agg(
+                         CASE WHEN n.value IS NULL THEN e.value ELSE jsonb_set(e.value, n.path, n.value) END ORDER BY e.place)
+                         FILTER (WHERE e.place > 0), '[]') AS elements
+              FROM (SELECT p.key AS part, e.value, e.place FROM jsonb_each(h.steps) p
+                    CROSS JOIN LATERAL jsonb_array_elements(p.value) WITH ORDINALITY e (value, place)
+                    UNION ALL
+                    SELECT p.key, NULL, 0 FROM jsonb_each(h.steps) p) e
+              LEFT JOIN
+-- include: new_parts
+                  ON n.part = e.part AND n.place = e.place
+              GROUP BY e.part) kept) END,
     -- A row may be older than the constraints, which hold for each row that an UPDATE writes.
     run_at = greatest(least(h.run_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),
     created_at = greatest(least(h.created_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
 from pgqueue.database.transactions import in_short
-from pgqueue.engine import flows
+from pgqueue.engine import flows, waking
 from pgqueue.engine.culprits import (
     Part,
     apart,
@@ -103,12 +103,14 @@ class _Ways(NamedTuple):
 
     Attributes:
         advance: releases messages of flows.
+        wake: wakes durable runs that got a signal.
         mark: marks lanes that no bell names.
         mark_whole: marks all lanes of channels.
         ripen: wakes the throttled lanes whose time has come.
     """
 
     advance: Callable[[Connection, set[int]], list[flows.Freed]]
+    wake: Callable[[Connection, set[int]], list[flows.Freed]]
     mark: Callable[[Connection, Lanes], None]
     mark_whole: Callable[[Connection, Sequence[str]], None]
     ripen: Callable[[Connection], object]
@@ -123,8 +125,13 @@ def _route(connection: Connection, part: Part, after: int, ways: _Ways) -> Route
             return None
         if rows[0][0] is not None:
             after = max((id for id, *_, is_in_order in rows if is_in_order), default=after)
-            freed = ways.advance(connection, {id for *_, ids, _ in rows for id in ids or ()})
-            rung = {(channel, key) for _, channel, key, ids, _ in rows if ids is None}
+            freed = ways.advance(connection, {id for *_, ids, _, _ in rows for id in ids or ()})
+            freed += ways.wake(connection, {id for *_, woken, _ in rows for id in woken or ()})
+            rung = {
+                (channel, key)
+                for _, channel, key, ended, woken, _ in rows
+                if ended is None and woken is None
+            }
             others = {(each.channel, each.key) for each in freed if each.governed}
             _mark_rung(connection, rung, others, ways)
         ways.ripen(connection)
@@ -214,8 +221,8 @@ def _named(lanes: Lanes) -> dict[str, list[str]]:
     return {"channels": [channel for channel, _ in lanes], "keys": [key for _, key in lanes]}
 
 
-TOGETHER = _Ways(flows.advance, _mark, _mark_whole, _ripen)
-APART = _Ways(flows.advance_apart, _mark_apart, _mark_whole_apart, _ripen_apart)
+TOGETHER = _Ways(flows.advance, waking.wake, _mark, _mark_whole, _ripen)
+APART = _Ways(flows.advance_apart, waking.wake_apart, _mark_apart, _mark_whole_apart, _ripen_apart)
 
 
 def adopt(connection: Connection) -> int | None:

@@ -62,9 +62,9 @@ WITH RECURSIVE turn AS MATERIALIZED (
     DELETE FROM pgqueue_bell
     USING turn
     WHERE id = ANY (ARRAY(SELECT id FROM first UNION ALL SELECT id FROM later))
-    RETURNING id, channel, key, ended
+    RETURNING id, channel, key, ended, woken
 )
-SELECT rung.id, rung.channel, rung.key, rung.ended, rung.id <= (SELECT max(id) FROM first)
+SELECT rung.id, rung.channel, rung.key, rung.ended, rung.woken, rung.id <= (SELECT max(id) FROM first)
 FROM turn LEFT JOIN rung ON true
 
 -- name: mark

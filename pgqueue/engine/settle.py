@@ -5,7 +5,7 @@ not match), or another transaction has the row locked now: `lease.valid` tells w
 """
 
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
@@ -24,6 +24,32 @@ class Done(NamedTuple):
     finished: float
 
 
+class DoneDurably(NamedTuple):
+    """A durable run that succeeded, with the steps that are not stored yet, as JSON."""
+
+    done: Done
+    steps: str | None
+
+
+class Suspension(NamedTuple):
+    """A durable run that waits: see `outcomes.Suspended`."""
+
+    lease: Lease | Claim
+    steps: str
+    delay: timedelta | None
+    until: datetime | None
+    is_woken: bool
+    has_progressed: bool
+    leaves_lane: bool
+
+
+class Restart(NamedTuple):
+    """A durable run that goes on from its top, with other arguments as JSON."""
+
+    lease: Lease | Claim
+    payload: str
+
+
 class Failure(NamedTuple):
     """A run that failed, and the delay before the next attempt."""
 
@@ -31,6 +57,8 @@ class Failure(NamedTuple):
     error: str
     started: float
     delay: timedelta = timedelta()
+    anew: bool = False
+    """Whether failures are counted from here: a durable run has finished a step."""
 
 
 class Deferral(NamedTuple):
@@ -55,15 +83,50 @@ class Finish(NamedTuple):
 
 def complete(connection: Connection, done: Collection[Done]) -> set[int]:
     """Move the messages of successful runs into history."""
+    return _ids(connection, "complete", _of_done(done))
+
+
+def complete_durable(connection: Connection, ends: Collection[DoneDurably]) -> set[int]:
+    """Move the messages of successful durable runs, and their steps, into history."""
+    given = {**_of_done([end.done for end in ends]), "steps": [end.steps for end in ends]}
+    return _ids(connection, "complete_durable", given)
+
+
+def _of_done(done: Collection[Done]) -> dict[str, object]:
+    return {
+        **fence(end.lease for end in done),
+        # unnest() fills a shorter array up with NULL.
+        "results": [end.result for end in done] if any(end.result for end in done) else [],
+        "started": microseconds(end.started for end in done),
+        "finished": microseconds(end.finished for end in done),
+    }
+
+
+def suspend(connection: Connection, suspended: Collection[Suspension]) -> set[int]:
+    """Store what durable runs wait for, and take the messages from this worker."""
     return _ids(
         connection,
-        "complete",
+        "suspend",
         {
-            **fence(end.lease for end in done),
-            # unnest() fills a shorter array up with NULL.
-            "results": [end.result for end in done] if any(end.result for end in done) else [],
-            "started": microseconds(end.started for end in done),
-            "finished": microseconds(end.finished for end in done),
+            **fence(each.lease for each in suspended),
+            "steps": [each.steps for each in suspended],
+            "delays": [each.delay for each in suspended],
+            "untils": [each.until for each in suspended],
+            "woken": [each.is_woken for each in suspended],
+            "progressed": [each.has_progressed for each in suspended],
+            "leaving": [each.leaves_lane for each in suspended],
+        },
+    )
+
+
+def restart(connection: Connection, restarts: Collection[Restart]) -> set[int]:
+    """Have durable messages run from their top with other arguments; forget their steps."""
+    return _ids(
+        connection,
+        "restart",
+        {
+            **fence(each.lease for each in restarts),
+            "payloads": [each.payload for each in restarts],
         },
     )
 
@@ -78,6 +141,7 @@ def retry(connection: Connection, failures: Collection[Failure]) -> set[int]:
             "errors": [failure.error for failure in failures],
             "delays": [failure.delay for failure in failures],
             "started": microseconds(failure.started for failure in failures),
+            "anew": [failure.anew for failure in failures],
         },
     )
 
@@ -91,6 +155,7 @@ def bury(connection: Connection, failures: Collection[Failure]) -> set[int]:
             **fence(failure.lease for failure in failures),
             "errors": [failure.error for failure in failures],
             "started": microseconds(failure.started for failure in failures),
+            "anew": [failure.anew for failure in failures],
         },
     )
 

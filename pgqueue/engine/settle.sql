@@ -43,6 +43,11 @@ SELECT id, (SELECT count(*) FROM told) FROM became
 -- name: one_more_failure
 least(failures, 2147483646) + 1
 
+-- name: one_more_failure_anew
+-- The failures of a durable run are counted since it has finished a step.
+least(CASE WHEN anew THEN 0 ELSE failures END, 2147483646) + 1,
+        lost = CASE WHEN anew THEN 0 ELSE lost END
+
 -- name: when_it_started
 -- The worker measures from the moment it sent the claim, which is a network delay before claimed_at.
 -- Bounded by now, as the end of the run is, so that a run neither starts in the future nor after its end.
@@ -78,12 +83,136 @@ WITH ended AS MATERIALIZED (
 -- include: heard
 SELECT id, (SELECT count(*) FROM told) FROM done
 
+-- name: complete_durable
+-- As `complete`, with the steps of each message.
+WITH ended AS MATERIALIZED (
+-- include: each_once
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
+                %(results)s::text[], %(started)s::bigint[], %(finished)s::bigint[], %(steps)s::text[])
+        AS e (message, fence, holder, result, started_after, finished_after, steps)
+),
+-- include: mine
+, done AS (
+    DELETE FROM pgqueue_message WHERE id = ANY (ARRAY(SELECT id FROM mine)) RETURNING *
+), kept AS (
+    INSERT INTO pgqueue_history (
+-- include: history_columns
+        , started_at, outcome, result, finished_at, steps)
+    SELECT
+-- include: history_columns
+        ,
+-- include: when_it_started
+        , 'succeeded', result::jsonb,
+        greatest(least(claimed_at + finished_after * interval '1 microsecond', statement_timestamp()),
+                 date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours'),
+        pgqueue_take_steps_v1(id, channel, ended.steps::jsonb)
+    FROM done JOIN ended
+        ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
+), became AS (
+    SELECT id, channel, key, governed, flow_id, 'succeeded' AS word, NULL AS fault FROM done
+),
+-- include: heard
+SELECT id, (SELECT count(*) FROM told) FROM done
+
+-- name: suspend
+-- Store what each message waits for, and take it from its worker. A message without a time is held until it is woken.
+-- Its bell has the router look for a signal that came before, or for the ends of messages that it waits for: in a later
+-- statement, so that neither misses the other.
+WITH ended AS MATERIALIZED (
+-- include: each_once
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(steps)s::text[], %(delays)s::interval[],
+                %(untils)s::timestamptz[], %(woken)s::boolean[], %(progressed)s::boolean[], %(leaving)s::boolean[])
+        AS e (message, fence, holder, steps, delay, until, is_woken, has_progressed, leaves_lane)
+),
+-- include: mine
+, noted AS (
+    INSERT INTO pgqueue_step AS s
+        (message_id, name, number, kind, function, state, signals, result, error, tries, attempt, until, started_at, finished_at)
+    SELECT message, r.name, r.number, r.kind, coalesce(r.function, ''), r.state, coalesce(r.signals, '{}'), r.result, r.error,
+           coalesce(r.tries, 1), fence,
+           CASE WHEN r.state IN ('waiting', 'retrying')
+                THEN coalesce(ended.until, statement_timestamp() + ended.delay) END,
+           statement_timestamp(), CASE WHEN r.state = 'done' THEN statement_timestamp() END
+    FROM ended JOIN mine ON mine.id = message CROSS JOIN LATERAL jsonb_to_recordset(ended.steps::jsonb)
+        AS r (name text, number integer, kind text, function text, state text, signals text[], result jsonb, error jsonb, tries integer)
+    WHERE mine.cancel_requested_at IS NULL
+    ON CONFLICT (message_id, name) DO UPDATE
+    SET state = excluded.state, signals = excluded.signals, result = excluded.result, error = excluded.error, tries = excluded.tries,
+        attempt = excluded.attempt, finished_at = excluded.finished_at,
+        until = CASE WHEN s.state = 'waiting' AND excluded.state = 'waiting' THEN s.until ELSE excluded.until END
+    WHERE s.state IN ('waiting', 'retrying')
+), changed AS (
+    UPDATE pgqueue_message m
+    SET state = CASE WHEN ended.until IS NULL AND delay IS NULL THEN 'held'
+                     WHEN ended.until > statement_timestamp() OR delay > interval '0' THEN 'scheduled'
+                     ELSE 'ready' END,
+        run_at = coalesce(ended.until, statement_timestamp() + delay, run_at),
+        failures = CASE WHEN has_progressed THEN 0 ELSE failures END,
+        lost = CASE WHEN has_progressed THEN 0 ELSE lost END,
+        -- It has started, so that it no longer expires.
+        expires_at = NULL,
+        ordered = m.ordered AND NOT leaves_lane,
+        metadata =
+-- include: not_handed_back
+        ,
+        governed =
+-- include: governed_anew
+        ,
+        worker_id = NULL,
+        lease_until = NULL
+-- include: to_be_changed
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, NULL AS fault, is_woken
+), looked AS (
+    INSERT INTO pgqueue_bell (channel, woken, ended)
+    SELECT channel, array_agg(changed.id) FILTER (WHERE is_woken), array_agg(b.watched_id) FILTER (WHERE b.watched_id IS NOT NULL)
+    FROM changed LEFT JOIN pgqueue_blocked b ON b.message_id = changed.id
+    WHERE is_woken OR b.watched_id IS NOT NULL
+    GROUP BY channel
+),
+-- include: changed_or_cancelled
+
+-- name: restart
+-- Have each message run from its top with other arguments, as if it were new. Its place stays: its id, its dedupe key, its
+-- turn in an ordered lane, and the signals that no step has taken. Events are for the step that has waited for them.
+WITH ended AS MATERIALIZED (
+-- include: each_once
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(payloads)s::text[])
+        AS e (message, fence, holder, given)
+),
+-- include: mine
+, forgotten AS (
+    DELETE FROM pgqueue_step WHERE message_id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
+), spent AS (
+    DELETE FROM pgqueue_signal
+    WHERE message_id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
+      AND (taken_by IS NOT NULL OR starts_with(name, '@'))
+), unwatched AS (
+    DELETE FROM pgqueue_event_wait WHERE message_id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
+), changed AS (
+    UPDATE pgqueue_message m
+    SET state = 'ready',
+        payload = given::jsonb,
+        progress = NULL,
+        expires_at = NULL,
+        failures = 0,
+        lost = 0,
+        metadata = m.metadata || jsonb_build_object('continued', coalesce(pgqueue_number_v1(m.metadata ->> 'continued'), 0) + 1),
+        governed =
+-- include: governed_anew
+        ,
+        worker_id = NULL,
+        lease_until = NULL
+-- include: to_be_changed
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, NULL AS fault
+),
+-- include: changed_or_cancelled
+
 -- name: retry
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
-                %(errors)s::text[], %(delays)s::interval[], %(started)s::bigint[])
-        AS e (message, fence, holder, error, delay, started_after)
+                %(errors)s::text[], %(delays)s::interval[], %(started)s::bigint[], %(anew)s::boolean[])
+        AS e (message, fence, holder, error, delay, started_after, anew)
 ),
 -- include: mine
 , changed AS (
@@ -91,7 +220,7 @@ WITH ended AS MATERIALIZED (
     SET state = CASE WHEN delay > interval '0' THEN 'scheduled' ELSE 'ready' END,
         run_at = statement_timestamp() + least(delay, interval '100 years'),
         failures =
--- include: one_more_failure
+-- include: one_more_failure_anew
         ,
         errors =
 -- include: errors_with_room
@@ -113,15 +242,15 @@ WITH ended AS MATERIALIZED (
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[],
-                %(errors)s::text[], %(started)s::bigint[])
-        AS e (message, fence, holder, error, started_after)
+                %(errors)s::text[], %(started)s::bigint[], %(anew)s::boolean[])
+        AS e (message, fence, holder, error, started_after, anew)
 ),
 -- include: mine
 , changed AS (
     UPDATE pgqueue_message m
     SET state = 'dead',
         failures =
--- include: one_more_failure
+-- include: one_more_failure_anew
         ,
         errors =
 -- include: errors_with_room
@@ -229,10 +358,11 @@ WITH ended AS MATERIALIZED (
 ), kept AS (
     INSERT INTO pgqueue_history (
 -- include: history_columns
-        , started_at, outcome)
+        , started_at, outcome, steps)
     SELECT id, channel, key, task, payload, body, metadata, options, priority, run_at, expires_at,
            worker_id, attempt, failures, lost, max_attempts, ordered, dedupe_key, progress, noted.errors,
-           claimed_at, cancel_requested_at, parent_id, flow_id, created_at, noted.started_at, noted.outcome
+           claimed_at, cancel_requested_at, parent_id, flow_id, created_at, noted.started_at, noted.outcome,
+           pgqueue_take_steps_v1(id, channel, NULL)
     FROM done JOIN noted USING (id)
 ), became AS (
     SELECT id, channel, key, governed, flow_id, outcome AS word, NULL AS fault FROM done JOIN noted USING (id)

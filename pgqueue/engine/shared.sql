@@ -10,10 +10,10 @@ claimed_at, cancel_requested_at, parent_id, flow_id, created_at
 kept AS (
     INSERT INTO pgqueue_history (
 -- include: history_columns
-        , started_at, outcome)
+        , started_at, outcome, steps)
     SELECT
 -- include: history_columns
-        , started_at, outcome
+        , started_at, outcome, pgqueue_take_steps_v1(id, channel, NULL)
     FROM gone
 )
 

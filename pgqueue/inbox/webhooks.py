@@ -5,21 +5,31 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any, NoReturn
 
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
+from pgqueue.conf import settings
 from pgqueue.database import guard
-from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidEvent, InvalidMessage
+from pgqueue.exceptions import (
+    ChannelFull,
+    InvalidArgument,
+    InvalidArguments,
+    InvalidEvent,
+    InvalidMessage,
+    InvalidStep,
+    MessageEnded,
+)
 from pgqueue.inbox import receiving
 from pgqueue.inbox.receiving import REMEMBERED, receive_external
 from pgqueue.inbox.signatures import Unverified, as_secrets, verify
 from pgqueue.options.filters import as_topic
-from pgqueue.tasks import Task
+from pgqueue.tasks import Task, signalling
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import as_key
@@ -39,6 +49,7 @@ def receive_webhook(
     secrets: Secrets | Callable[[HttpRequest], Secrets],
     source: str,
     key: str | Callable[[Any], str | None] | None = None,
+    signal: Callable[[Any], Mapping[str, Any] | None] | None = None,
     tolerance: float | timedelta = timedelta(minutes=5),
     max_bytes: int = MEBIBYTE,
     remember_for: float | timedelta = REMEMBERED,
@@ -59,6 +70,10 @@ def receive_webhook(
             during a rotation; or a function of the request that returns them.
         source: a name for the sender.
         key: the key of the message or the event, or a function of the body that returns it.
+        signal: in place of `to` and `key`: a function of the body that returns the arguments of
+            `pgqueue.signal()` as a dict, or None to ignore the message. The payload is the body,
+            unless the dict has another one. While no message takes the signal, the view answers
+            409, so that the sender tries again.
         tolerance: seconds or a timedelta. The maximum age of a message, and the maximum lead of its
             sender's clock.
         max_bytes: the maximum size of a body, also after decompression.
@@ -71,9 +86,11 @@ def receive_webhook(
         InvalidEvent: `to` is neither a task nor a topic.
         InvalidMessage: another option is invalid.
     """
+    if signal is not None and (to is not None or key is not None or not callable(signal)):
+        raise InvalidMessage("signal= must be a function of the body, without to= and key=.")
     find: Any = secrets if callable(secrets) else None
     known = _Keys([] if find else as_secrets(secrets))
-    goal_of = _goal_of(to, source)
+    goal_of = None if signal else _goal_of(to, source)
     key_of = key if callable(key) else _always(checked_option(_key, "key", key, InvalidMessage))
     seconds = checked_option(as_duration, "tolerance", tolerance, InvalidMessage)
     most = checked_option(as_count, "max_bytes", max_bytes, InvalidMessage)
@@ -97,7 +114,9 @@ def receive_webhook(
                 *(sent, seconds),
             )
             payload = _parsed(sent[-1])
-            if (goal := guard.call(goal_of, payload)) is not None:
+            if signal is not None:
+                _send(id, guard.call(signal, payload), payload, **options)
+            elif goal_of and (goal := guard.call(goal_of, payload)) is not None:
                 _store(id, goal, payload, key=guard.call(key_of, payload), **options)
         except _MessageRefused as refused:
             return refused.response
@@ -219,6 +238,27 @@ def _store(id: str, goal: Goal, payload: Any, **options: Any) -> None:
         raise _MessageRefused(503, error, **{"Retry-After": str(AGAIN_AFTER)}) from error
     except (InvalidArguments, InvalidEvent, InvalidMessage) as error:
         # Not a status that ends the sender's attempts: the fault may be on this side.
+        raise _MessageRefused(400, error) from error
+
+
+def _send(id: str, given: Any, payload: Any, *, database: str | None, **options: Any) -> None:
+    """Send the signal of a message, once; both are part of one transaction."""
+    if given is None:
+        return
+    if not isinstance(given, Mapping) or "name" not in given:
+        raise TypeError(
+            f"signal= returned {shown(given)}: it must return the arguments of pgqueue.signal(), "
+            '{"message": …, "name": …}, or None.'
+        )
+    arguments = {"message": None, "payload": payload, "database": database, **given}
+    try:
+        with transaction.atomic(using=arguments["database"] or settings().database):
+            if receive_external(id, database=arguments["database"], **options):
+                signalling.signal(arguments.pop("message"), arguments.pop("name"), **arguments)
+    except MessageEnded as error:
+        # Perhaps the message is not committed yet: the sender tries again.
+        raise _MessageRefused(409, error) from error
+    except (InvalidArgument, InvalidStep) as error:
         raise _MessageRefused(400, error) from error
 
 

@@ -23,6 +23,7 @@ from pgqueue.values.names import (
     as_text,
 )
 from pgqueue.values.number_checks import LARGEST, as_age, as_count
+from pgqueue.values.waits import as_wait
 
 T = TypeVar("T")
 
@@ -68,6 +69,12 @@ def message(text: str) -> int:
 def flow(text: str) -> int:
     """Read the id of a flow."""
     return _id(text, "a flow")
+
+
+@_kind
+def waits(text: str) -> str:
+    """Read the wait of a durable run."""
+    return as_wait(text)
 
 
 def _id(text: str, of: str) -> int:
@@ -291,6 +298,12 @@ def json_object(text: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError('it must be an object, such as {"order_id": 7}.')
     return value
+
+
+@_kind
+def json_value(text: str) -> Any:
+    """Read any value in JSON."""
+    return _json(text)
 
 
 @_kind

@@ -32,6 +32,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "the class of their last error: shop.tasks.ForkliftStuck, or ForkliftStuck.",
     },
     "flow": {"type": arguments.flow, "metavar": "ID", "help": "the id of their flow."},
+    "waits": {
+        "type": arguments.waits,
+        "metavar": "KIND[:NAME]",
+        "help": "what runs of durable tasks wait for: sleep, signal, event, call or retry; "
+        "signal:approved for one name.",
+    },
 }
 
 

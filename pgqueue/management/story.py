@@ -10,6 +10,7 @@ from django.db import connections
 
 from pgqueue.codec.envelope import token_in
 from pgqueue.database.migration_check import needing_tables
+from pgqueue.durable.seen import as_json, seen
 from pgqueue.engine import flow_graph
 from pgqueue.engine.errors import entries
 from pgqueue.engine.flow_graph import Relative
@@ -27,8 +28,13 @@ COLUMNS = ("id", "task", "channel", "key", "priority", "attempt", "failures", "l
            "max_attempts", "created_at", "run_at", "expires_at", "claimed_at", "started_at",
            "cancel_requested_at", "ordered", "dedupe_key", "parent_id", "flow_id")  # fmt: skip
 INDENT = "    "
+STEPS = 1000
+"""The most steps, and signals, that are shown: the last ones."""
+RESULT_LIMIT = 64 * 1024
+"""Characters of a step's result that are shown."""
 OF_THE_BODY = ("payload", "metadata", "options", "progress", "result")
-APART = (*OF_THE_BODY, "errors", "worker", "children", "waits_for", "awaited_by")
+APART = (*OF_THE_BODY, "errors", "worker", "children", "waits_for", "awaited_by", "steps",
+         "signals")  # fmt: skip
 
 
 def story(alias: str, id: int) -> dict[str, Any] | None:
@@ -46,6 +52,9 @@ def story(alias: str, id: int) -> dict[str, Any] | None:
 def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: getattr(row, name, None) for name in OF_THE_BODY}
     shown, hidden = redacting.redacted_values(row.task, columns)
+    seen_steps = seen(
+        connections[alias], row.id, row.task, hidden, limit=STEPS, excerpt=RESULT_LIMIT
+    )
     return {
         "id": row.id,
         "state": state,
@@ -58,7 +67,8 @@ def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str,
         "worker": None if row.worker_id is None else _worker(alias, row.worker_id),
         "children": children(alias, row.id)[:CHILDREN],
         **_waits(alias, row),
-        "errors": hidden.in_value(entries(row.errors)),
+        "errors": seen_steps.hidden.in_value(hidden.in_value(entries(row.errors))),
+        **as_json(seen_steps),
     }
 
 
@@ -88,6 +98,7 @@ def as_lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield from aligned(list(_facts(found)))
     for name in OF_THE_BODY:
         yield from _body(name, found[name])
+    yield from _steps(found)
     for error in found["errors"]:
         yield from _error(error)
 
@@ -119,6 +130,25 @@ def _error(error: Mapping[str, Any]) -> Iterator[str]:
     yield on_one_line(f"attempt {error.get('attempt')} failed at {error.get('at')}{release}:")
     said = f"{error.get('class')}: {error.get('message')}"
     yield from _indented(error.get("traceback") or said)
+
+
+def _steps(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the steps, and of the signals."""
+    for step in found["steps"]:
+        said = [f"step {step['number']}", step["name"], step["kind"], step["state"]]
+        if step["until"]:
+            said.append(f"until {step['until']}")
+        if step["tries"] > 1:
+            said.append(f"tried {step['tries']} times")
+        if isinstance(step["error"], dict):
+            said.append(f"{step['error'].get('class')}: {step['error'].get('message')}")
+        if step["result"] is not None:
+            said.append(json.dumps(step["result"], ensure_ascii=False))
+        yield on_one_line(" ".join(said))
+    for signal in found["signals"]:
+        taken = f"taken by {signal['taken_by']}" if signal["taken_by"] else "not taken yet"
+        payload = json.dumps(signal["payload"], ensure_ascii=False)
+        yield on_one_line(f"signal {signal['name']} at {signal['sent_at']}, {taken}: {payload}")
 
 
 def _named(worker: Mapping[str, Any]) -> str:

@@ -20,6 +20,7 @@ from pgqueue.engine import (
     health,
     replication,
     run_statistics,
+    steps,
 )
 from pgqueue.engine.live_counts import BOUND, Stats, measure_all
 from pgqueue.engine.values import Connection
@@ -193,6 +194,27 @@ def _flows(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     )
 
 
+def _waits(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    found = steps.waits(connection, bound=BOUND, limit=LIMIT + 1)
+    left_out["waits"] = max(0, len(found) - LIMIT)
+    labels = ["task", "reason"]
+    suspended = GaugeMetricFamily(
+        "pgqueue_suspended",
+        "Runs of durable tasks that wait: for a sleep, a signal, an event, other messages (call) "
+        "or the next try of a step (retry). Of each reason, at most 10 000 are counted.",
+        labels=labels,
+    )
+    longest = GaugeMetricFamily(
+        "pgqueue_longest_wait_seconds",
+        "Time since the longest wait of a durable task's runs began.",
+        labels=labels,
+    )
+    for each in found[:LIMIT]:
+        suspended.add_metric([each.task, each.reason], each.number)
+        longest.add_metric([each.task, each.reason], max(each.seconds, 0))
+    yield from (suspended, longest)
+
+
 def _groups(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     groups = {each.name or DISPATCH: each for each in health.groups(connection)}
     told = _first("groups", groups.items(), left_out)
@@ -279,6 +301,7 @@ PARTS: Mapping[str, Part] = {
     "notifications": _notifications,
     "schedules": _schedules,
     "flows": _flows,
+    "waits": _waits,
     "groups": _groups,
     "subscriptions": _subscriptions,
     "webhooks": _webhooks,

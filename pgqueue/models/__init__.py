@@ -17,6 +17,7 @@ from pgqueue.models.message import Dedupe, History, Message
 from pgqueue.models.operation import Backfill, Export, Operation, Purged
 from pgqueue.models.schedule import Schedule
 from pgqueue.models.statistics import Overview, Statistic, Tally, TallyBatch, Total
+from pgqueue.models.step import EventWait, Step, StoredSignal
 from pgqueue.models.subscription import Subscription
 from pgqueue.models.webhook import Webhook
 from pgqueue.models.worker import Duty, Worker
@@ -32,6 +33,7 @@ __all__ = [
     "Duty",
     "Event",
     "EventInbox",
+    "EventWait",
     "Export",
     "FailedMember",
     "Flow",
@@ -49,6 +51,8 @@ __all__ = [
     "Schedule",
     "Staged",
     "Statistic",
+    "Step",
+    "StoredSignal",
     "Subscription",
     "Tally",
     "TallyBatch",

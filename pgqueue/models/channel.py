@@ -387,6 +387,11 @@ class Bell(models.Model):
         help_text="Messages of flows that ended or died: not a lane is meant, but their children.",
     )
 
+    woken = IdsField(
+        null=True,
+        help_text="Messages that got a signal, or wait for one since now.",
+    )
+
     class Meta:
         db_table = "pgqueue_bell"
         default_permissions = ()

@@ -293,6 +293,9 @@ class History(models.Model):
     result = JSONField(_("result"), null=True)
     finished_at = InstantField(_("finished at"))
     txid = models.BigIntegerField(_("txid"))
+    steps = JSONField(
+        _("steps"), null=True, help_text=_("The steps of a durable task, and its signals.")
+    )
 
     class Meta:
         db_table = "pgqueue_history"

@@ -25,6 +25,7 @@ from pgqueue.engine.operate import BATCH, VERBS, Operated, unless_locked
 from pgqueue.exceptions import Cancel, UnknownOperation
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import failed_with, newest_first
+from pgqueue.listing.waits import waiting_for
 from pgqueue.models import Message, Operation
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.operating.channels import WAITING
@@ -33,6 +34,7 @@ from pgqueue.tasks import Task, TaskContext, TaskResult, task
 from pgqueue.values.error_words import hint
 from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.number_checks import as_age, as_count
+from pgqueue.values.waits import as_wait
 
 CHANNEL = "operations"
 """A channel of its own: an operation does not wait behind the messages that it changes."""
@@ -53,6 +55,8 @@ class Filter:
         key: "" means messages without a key.
         error: the class of the last error: its import path, or the path's end.
         flow: the id of the messages' flow.
+        waits: what runs of durable tasks wait for: sleep, signal, event, call or retry; with a
+            name: signal:approved.
 
     Raises:
         ValueError, TypeError: a value is invalid.
@@ -64,11 +68,18 @@ class Filter:
     key: str | None = None
     error: str | None = None
     flow: int | None = None
+    waits: str | None = None
 
     def __post_init__(self) -> None:
         if self.state is not None and self.state not in (*State.values, GOVERNED):
             raise ValueError(f"{self.state!r} is no state. {hint(self.state, State.values)}")
-        checks = {"channel": as_channel, "task": as_path, "key": as_key, "error": as_path}
+        checks = {
+            "channel": as_channel,
+            "task": as_path,
+            "key": as_key,
+            "error": as_path,
+            "waits": as_wait,
+        }
         for name, check in checks.items():
             if getattr(self, name) is not None:
                 check(getattr(self, name))
@@ -95,6 +106,8 @@ def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
         columns |= {"state": State.READY.value, "governed": True}
     if error := columns.pop("error", None):
         columns |= failed_with(error)
+    if waits := columns.pop("waits", None):
+        columns |= waiting_for(waits)
     if flow := columns.pop("flow", None):
         columns["flow_id"] = flow
     return columns

@@ -19,12 +19,14 @@ from pgqueue.codec.arguments import ARGUMENTS, PROGRESS, RESULT
 from pgqueue.codec.envelope import enclosed, token_in
 from pgqueue.database.connections import borrow
 from pgqueue.database.migration_check import needing_tables
+from pgqueue.durable.records import STEP
 from pgqueue.engine import reencrypt as engine
 from pgqueue.engine.culprits import by_halves, tell
-from pgqueue.engine.reencrypt import EncryptedTexts, Rewritten, Table
+from pgqueue.engine.reencrypt import EncryptedTexts, Rewritten, StepText, Table
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import DecryptionFailed
 from pgqueue.tasks import encryption, registry
+from pgqueue.tasks.signalling import SIGNAL
 
 BATCH = 500
 NAMED = 10
@@ -132,12 +134,14 @@ class _ReencryptionWalk:
         """Return the new values of a message; None: it stays as it is."""
         report = self.report
         texts = {name: text for name in COLUMNS if (text := getattr(row, name)) is not None}
-        if not texts:
+        parts = [StepText(**each) for each in json.loads(row.steps or "[]")]
+        if not (texts or parts):
             return None
         is_new = row.id not in report.busy
         report.found += is_new
         try:
             new = {name: _sealed(row.task, COLUMNS[name], text) for name, text in texts.items()}
+            new["steps"] = _sealed_parts(row.task, parts)
         except DecryptionFailed:
             report.undecryptable.add(row.id)
             return None
@@ -173,3 +177,13 @@ def _sealed(task: str, what: str, text: str) -> str | None:
         return enclosed(encryption.seal(task, what, text))
     new = encryption.renewed(task, what, token)
     return None if new is None else enclosed(new)
+
+
+def _sealed_parts(task: str, parts: Sequence[StepText]) -> str | None:
+    """Return the new values of steps and signals as JSON; None: all of them stay."""
+    rows = []
+    for each in parts:
+        is_signal = each.path[-1] == "payload"
+        if (new := _sealed(task, SIGNAL if is_signal else STEP, each.text)) is not None:
+            rows.append({**each._asdict(), "text": None, "value": json.loads(new)})
+    return json.dumps(rows) if rows else None

@@ -42,6 +42,11 @@ def text(report: Report) -> str:
         lines += ["", f"{'flow':40}{'flows':>10}{'p50':>10}{'p95':>10}{'longest':>10}"]
         lines += [_flow(row) for _, row in flows.head(SHOWN).iterrows()]
         lines += _rest(len(flows))
+    waits = tables["waits"]
+    if len(waits):
+        lines += ["", f"{'wait':40}{'waits':>10}{'p50':>10}{'p95':>10}{'longest':>10}"]
+        lines += [_wait(row) for _, row in waits.head(SHOWN).iterrows()]
+        lines += _rest(len(waits))
     return "\n".join(lines)
 
 
@@ -52,6 +57,12 @@ def _rest(rows: int) -> list[str]:
 def _flow(row: Any) -> str:
     times = (row.duration_p50_s, row.duration_p95_s, row.duration_max_s)
     return f"{row.flow[:39]:40}{row.flows:>10}" + "".join(f"{duration(each):>10}" for each in times)
+
+
+def _wait(row: Any) -> str:
+    name = f"{row.task.rpartition('.')[2]}, {row.step}"[:39]
+    times = (row.wait_p50_s, row.wait_p95_s, row.wait_max_s)
+    return f"{name:40}{row.waits:>10}" + "".join(f"{duration(each):>10}" for each in times)
 
 
 def duration(seconds: float) -> str:

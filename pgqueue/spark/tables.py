@@ -88,6 +88,7 @@ WORKER = "pgqueue_worker"
 EVENT = "pgqueue_event"
 FLOW = "pgqueue_flow"
 DEPENDENCY = "pgqueue_dependency"
+STEP = "pgqueue_step"
 
 # PostgreSQL has times that Spark and Python lack: infinity, 294276 AD, 4713 BC. Both show times in
 # a zone, and the local time must also be within the years 1 to 9999. Constraints refuse other
@@ -193,6 +194,7 @@ _HISTORY = Table(
         _column("result", Type.TEXT),
         _time("finished_at"),
         _column("txid", Type.BIGINT),
+        Column("steps", Type.TEXT, SQL["steps_shown"]),
     ),
     sources={HISTORY: "{rows} AS m WHERE true"},
     filters=("channel", "task", "key", "outcome"),
@@ -292,6 +294,28 @@ _DEPENDENCIES = Table(
     time="created_at",
 )
 
+_STEPS = Table(
+    columns=(
+        _column("message_id", Type.BIGINT),
+        _column("channel", Type.TEXT),
+        _column("key", Type.TEXT),
+        _column("task", Type.TEXT),
+        _column("name", Type.TEXT),
+        _column("number", Type.INT),
+        _column("kind", Type.TEXT),
+        _column("state", Type.TEXT),
+        _column("function", Type.TEXT),
+        _column("tries", Type.INT),
+        _time("started_at"),
+        _time("finished_at"),
+        _any_time("until"),
+        _column("error_class", Type.TEXT),
+    ),
+    sources={HISTORY: SQL["steps_of_history"], STEP: SQL["steps_of_messages"]},
+    filters=("channel", "task", "key", "state"),
+    time="started_at",
+)
+
 TABLES: Mapping[str, Table] = {
     "messages": _MESSAGES,
     "history": _HISTORY,
@@ -301,5 +325,6 @@ TABLES: Mapping[str, Table] = {
     "events": _EVENTS,
     "flows": _FLOWS,
     "dependencies": _DEPENDENCIES,
+    "steps": _STEPS,
 }
 """The tables by name; the option `table` takes a name."""

@@ -87,3 +87,32 @@ CASE WHEN m.flow_id IS NOT NULL THEN (
 
 -- name: dependencies
 (SELECT d.*, f.created_at FROM {rows} AS d JOIN pgqueue_flow f ON f.id = d.flow_id) AS m WHERE true
+
+-- name: steps_shown
+-- The steps of the message m of a durable task, without their results and the texts of their errors.
+CASE WHEN m.steps IS NOT NULL THEN (
+    SELECT jsonb_agg(jsonb_build_object(
+               'name', s.value -> 'name', 'number', s.value -> 'number', 'kind', s.value -> 'kind', 'state', s.value -> 'state',
+               'function', s.value -> 'function', 'tries', s.value -> 'tries', 'started_at', s.value -> 'started_at',
+               'finished_at', s.value -> 'finished_at', 'error_class', s.value -> 'error' -> 'class') ORDER BY s.place)
+    FROM jsonb_array_elements(m.steps -> 'steps') WITH ORDINALITY s (value, place)) END
+
+-- name: steps_of_history
+-- A side value has the time of its message: it is stored without one of its own.
+(
+    SELECT r.ctid, r.id AS message_id, r.channel, r.key, r.task, s.name, s.number, s.kind, s.state,
+           coalesce(s.function, '') AS function, coalesce(s.tries, 1) AS tries,
+           coalesce(s.started_at, r.finished_at) AS started_at,
+           CASE WHEN s.state IN ('done', 'failed') THEN coalesce(s.finished_at, r.finished_at) END AS finished_at,
+           s.until, s.error ->> 'class' AS error_class
+    FROM {rows} AS r CROSS JOIN LATERAL jsonb_to_recordset(r.steps -> 'steps')
+        AS s (name text, number int, kind text, state text, function text, tries int, started_at timestamptz,
+              finished_at timestamptz, until timestamptz, error jsonb)
+) AS m WHERE true
+
+-- name: steps_of_messages
+(
+    SELECT s.ctid, s.message_id, q.channel, q.key, q.task, s.name, s.number, s.kind, s.state, s.function, s.tries, s.started_at,
+           s.finished_at, s.until, s.error ->> 'class' AS error_class
+    FROM {rows} AS s JOIN pgqueue_message q ON q.id = s.message_id
+) AS m WHERE true

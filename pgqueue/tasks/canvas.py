@@ -34,7 +34,7 @@ class EmptyGroup(list["Placed"]):
         self.before = before
 
 
-class Step:
+class CanvasStep:
     """A part of a chain, a group or a chord. It may also be stored alone."""
 
     def place(self, draft: Draft, previous: Placed | None = None) -> Placed:
@@ -77,7 +77,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Call(Step):
+class Call(CanvasStep):
     """A task with arguments that is not stored yet. Made by `task.call()`.
 
     Attributes:
@@ -126,10 +126,10 @@ class Call(Step):
 
 
 @dataclass(frozen=True)
-class Group(Step):
+class Group(CanvasStep):
     """Steps side by side. Made by `group()` and `task.map()`."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[CanvasStep, ...]
 
     def __len__(self) -> int:
         return len(self.steps)
@@ -147,10 +147,10 @@ class Group(Step):
 
 
 @dataclass(frozen=True)
-class Chain(Step):
+class Chain(CanvasStep):
     """Steps one after another. Made by `chain()`."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[CanvasStep, ...]
 
     def place(self, draft: Draft, previous: Placed | None = None) -> Placed:
         """Add the messages of all steps to a flow."""
@@ -189,7 +189,7 @@ def group(*steps: Any) -> Group:
     Raises:
         InvalidFlow: a step has another type.
     """
-    if len(steps) == 1 and isinstance(steps[0], Iterable) and not isinstance(steps[0], Step):
+    if len(steps) == 1 and isinstance(steps[0], Iterable) and not isinstance(steps[0], CanvasStep):
         steps = tuple(steps[0])
     return Group(tuple(map(as_step, steps)))
 
@@ -215,13 +215,13 @@ def mapped(task: Declaration[Any, Any], values: Iterable[Any]) -> Group:
     return Group(tuple(Call(task, (value,)) for value in values))
 
 
-def as_step(step: Any) -> Step:
+def as_step(step: Any) -> CanvasStep:
     """Return a step unchanged, or a task as a call without arguments.
 
     Raises:
         InvalidFlow: the value is neither a task nor a step.
     """
-    return step if isinstance(step, Step) else Call(own_task(step))
+    return step if isinstance(step, CanvasStep) else Call(own_task(step))
 
 
 def members(placed: Placed | None) -> Sequence[Member[Any]]:

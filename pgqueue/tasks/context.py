@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,8 +31,16 @@ class RunState(Protocol):
         """Whether cancelling the message was requested."""
 
     @property
+    def stopping(self) -> bool:
+        """Whether the worker is about to stop: a durable run goes on elsewhere."""
+
+    @property
     def overdue(self) -> bool:
         """Whether the run exceeded its timeout, and `TaskTimeout` was raised in it."""
+
+
+Limited = Callable[[float, type[TaskTimeout]], AbstractContextManager[None]]
+"""Takes a deadline by the monotonic clock, and the error that is raised in the block then."""
 
 
 @dataclass(eq=False)
@@ -49,6 +58,9 @@ class TaskContext:
 
     waited_for: Sequence[tuple[int, str]] = field(default=(), init=False, repr=False)
     """The ids and metadata (JSON) of messages that this one waited for; empty without tracing."""
+
+    limited: Limited | None = field(default=None, init=False, repr=False)
+    """Limits the time of a block: the worker's way to raise an error in this thread."""
 
     growth: Growth | None = field(default=None, init=False)
     """The messages that this run adds to its flow."""
@@ -71,6 +83,15 @@ class TaskContext:
                 self.database, flow_id=self.claim.flow_id, message_id=self.claim.id
             )
         return self.growth
+
+    @property
+    def has_progressed(self) -> bool:
+        """Whether failures are counted anew: a durable run has finished a step since its claim."""
+        return False
+
+    def unstored(self) -> str | None:
+        """Return the steps of a durable run that are not stored yet, as JSON."""
+        return None
 
     @property
     def argument(self) -> Any:
@@ -237,6 +258,10 @@ class TaskContext:
 
     def _allow(self, max_attempts: int) -> None:
         self.claim = self.claim._replace(max_attempts=max_attempts)
+
+
+contexts: dict[str, type[TaskContext]] = {}
+"""The classes of contexts that other rooms provide: `durable`."""
 
 
 def _duration(value: float | timedelta) -> timedelta:

@@ -32,7 +32,15 @@ from pgqueue.values.tracebacks import calls_user_code
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OF_THE_DECORATOR = {"takes_context", "encrypted", "schedule", "redact"}
+OF_THE_DECORATOR = {
+    "takes_context",
+    "durable",
+    "keeps_lane",
+    "aliases",
+    "encrypted",
+    "schedule",
+    "redact",
+}
 OF_THE_FUNCTION = ("__module__", "__name__", "__qualname__", "__doc__")
 
 tasks: dict[str, Declaration[Any, Any]] = {}
@@ -71,15 +79,23 @@ class Declaration(Generic[P, T]):
     database: str | None = None
     connection: psycopg.Connection[Any] | None = None
     takes_context: bool = False
+    durable: bool = False
+    keeps_lane: bool = True
     encrypted: bool = False
     schedule: tuple[Schedule, ...] = ()
     redact: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.dedupe_for is not None and self.on_conflict == "replace":
             raise InvalidTask(
                 f"{self.name}: dedupe_for remembers a message after its end, on_conflict='replace' "
                 "replaces the message. Choose one."
+            )
+        if self.durable and self.atomic:
+            raise InvalidTask(
+                f"{self.name}: a durable task is not one transaction: make its steps atomic, "
+                "run.step(…, atomic=True)."
             )
         hard, soft = self.hard_timeout, self.timeout
         if hard is not None and soft is not None and hard < soft:
@@ -221,7 +237,7 @@ class Declaration(Generic[P, T]):
         Raises:
             TaskResultMismatch: the message belongs to another task.
         """
-        if name != self.name:
+        if name != self.name and name not in self.aliases:
             raise TaskResultMismatch(f"Message {result_id} is of {name}, not of {self.name}.")
 
     @property

@@ -20,13 +20,14 @@ from pgqueue.options.retries import declare
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks import redacting, registry, storing
 from pgqueue.tasks.canvas import Call, Group, mapped
-from pgqueue.tasks.context import RunState, TaskContext
+from pgqueue.tasks.context import RunState, TaskContext, contexts
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.options import Options
 from pgqueue.tasks.result import TaskResult, fetch
 
 P = ParamSpec("P")
 T = TypeVar("T")
+C = TypeVar("C", bound=TaskContext)
 
 BATCH = 10_000
 
@@ -151,7 +152,8 @@ class Task(Declaration[P, T]):
 
     def context(self, claim: Claim, run: RunState, database: str) -> TaskContext:
         """Return the context of a run of this task for a claimed message."""
-        return TaskContext(self, claim, run, database)
+        kind = contexts["durable"] if self.durable else TaskContext
+        return kind(self, claim, run, database)
 
     def send_started(self, context: TaskContext) -> None:
         """Send the signal that a run begins."""
@@ -204,10 +206,24 @@ def task(function: Callable[P, T], /) -> Task[P, T]: ...
 @overload
 def task(
     *,
+    durable: Literal[True],
+    keeps_lane: bool = ...,
+    encrypted: bool = ...,
+    schedule: Any = ...,
+    redact: Sequence[str] = ...,
+    aliases: Sequence[str] = ...,
+    **options: Unpack[Options],
+) -> Callable[[Callable[Concatenate[C, P], T]], Task[P, T]]: ...
+
+
+@overload
+def task(
+    *,
     takes_context: Literal[True],
     encrypted: bool = ...,
     schedule: Any = ...,
     redact: Sequence[str] = ...,
+    aliases: Sequence[str] = ...,
     **options: Unpack[Options],
 ) -> Callable[[Callable[Concatenate[TaskContext, P], T]], Task[P, T]]: ...
 
@@ -219,6 +235,7 @@ def task(
     encrypted: bool = ...,
     schedule: Any = ...,
     redact: Sequence[str] = ...,
+    aliases: Sequence[str] = ...,
     **options: Unpack[Options],
 ) -> Callable[[Callable[P, T]], Task[P, T]]: ...
 
@@ -264,6 +281,12 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         connection: a psycopg connection to enqueue on, in place of Django's. Messages are part of
             the transaction that is open there. For `using()`.
         takes_context: pass a `TaskContext` as the first argument.
+        durable: pass a `DurableContext` as the first argument. The function is called again from
+            its top whenever it goes on; its finished steps are not repeated.
+        keeps_lane: for a durable task that is ordered: whether the messages behind it wait while it
+            sleeps or waits.
+        aliases: the import paths that the function had before: messages that were stored under one
+            of them run this task.
         encrypted: store arguments, result and progress encrypted by `PGQUEUE["ENCRYPTION_KEYS"]`,
             and errors without their texts. Needs pgqueue[encryption].
         schedule: the times at which pgqueue enqueues the task: a cron line, an interval as seconds
@@ -286,7 +309,10 @@ def _declare(function: Callable[..., Any], options: Mapping[str, Any]) -> Task[A
         raise InvalidTask(f"{function!r} must be a function at the top of a module to be a task.")
     if fault := fault_of(function):
         raise InvalidTask(f"{function!r} can't be a task: {fault}.")
-    declared: Task[Any, Any] = Task(func=function, **task_options.checked(options))
+    given = task_options.checked(options)
+    if given.get("durable"):
+        given["takes_context"] = True
+    declared: Task[Any, Any] = Task(func=function, **given)
     declare(declared.backoff)
     if declared.redact:
         redacting.check(declared)

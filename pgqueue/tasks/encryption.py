@@ -13,6 +13,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from pgqueue.codec.envelope import enclosed, token_in
+from pgqueue.codec.json_text import from_json
 from pgqueue.conf import settings
 from pgqueue.exceptions import DecryptionFailed, MissingEncryptionKey
 
@@ -54,6 +56,25 @@ def unseal(task: str, what: str, token: str) -> str:
             "message: it was moved in the database."
         )
     return plain.removeprefix(header).decode()
+
+
+def enveloped(task: str, what: str, text: str) -> str:
+    """Return JSON encrypted, as the JSON that is stored in its place.
+
+    Raises:
+        MissingEncryptionKey, ImportError: as `seal` does.
+    """
+    return enclosed(seal(task, what, text))
+
+
+def opened(task: str, what: str, plain: Any) -> Any:
+    """Return parsed JSON; what is encrypted is decrypted and parsed.
+
+    Raises:
+        DecryptionFailed, MissingEncryptionKey, ImportError: as `unseal` does.
+    """
+    token = token_in(plain)
+    return plain if token is None else from_json(unseal(task, what, token))
 
 
 def renewed(task: str, what: str, token: str) -> str | None:

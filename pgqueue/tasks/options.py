@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
@@ -24,7 +24,7 @@ from pgqueue.values.error_words import checked_option, hint, shown
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.instants import as_instant
 from pgqueue.values.json_checks import as_object
-from pgqueue.values.names import as_channel, as_key
+from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.number_checks import (
     LONGEST,
     as_count,
@@ -185,6 +185,15 @@ def _connection(value: Any) -> psycopg.Connection[Any] | None:
     return value
 
 
+def _aliases(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError("it must be a list of import paths.")
+    paths = tuple(map(as_path, value))
+    if not all("." in path for path in paths):
+        raise ValueError("each must be the import path of a function.")
+    return paths
+
+
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "channel": _channel,
     "key": _key,
@@ -207,6 +216,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "database": _alias,
     "connection": _connection,
     "takes_context": as_flag,
+    "durable": as_flag,
+    "keeps_lane": as_flag,
+    "aliases": _aliases,
     "encrypted": as_flag,
     "schedule": as_schedules,
     "redact": as_paths,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from inspect import Parameter
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from django.utils.module_loading import autodiscover_modules
 
@@ -31,6 +31,8 @@ logger = logger_of(__name__)
 
 RETURN = "return"
 """The first part of a path into the return value. No argument can have this name."""
+Part = Literal["steps", "signals"]
+"""The first part of a path into a step's result, or a signal's payload: a name follows it."""
 TOO_DEEP = "[nested too deeply to be shown]"
 NOT_KEPT = "[not kept: the task is encrypted]"
 """The text in place of an error's own text."""
@@ -54,6 +56,19 @@ def rules(task: str) -> RedactionRules:
     """Return the redaction rules for messages of a task; "": for raw messages."""
     found = _declared(task) if task else None
     return _by_names(settings().redact) if found is None else _rules_of(found)
+
+
+def rules_of_part(task: str, part: Part, name: str) -> Redactor:
+    """Return the redactor of the results of a step, or of the payloads of a signal.
+
+    The paths of the task's arguments apply to these values, too.
+
+    Args:
+        name: of the step, with or without a number behind it; or of the signal.
+    """
+    found = _declared(task) if task else None
+    paths = () if found is None else found.redact
+    return _rules_of_part(paths, part, name.partition("#")[0], settings().redact)
 
 
 def everything(database: str) -> Redaction:
@@ -233,12 +248,13 @@ def check(task: Declaration[Any, Any]) -> None:
         InvalidTask: a path begins with another name.
     """
     parameters = _parameters(task.func, task.takes_context)
+    parts = get_args(Part) if task.durable else ()
     if any(each.kind is Parameter.VAR_KEYWORD for each in parameters):
         return
     known = [each.name for each in parameters]
     for path in task.redact:
         name = path.partition(".")[0]
-        if name != RETURN and name not in known:
+        if name != RETURN and name not in known and not (name in parts and "." in path):
             raise InvalidTask(
                 f"{task.name}: redact names {path!r}, but it has no argument {name!r}. "
                 f"{hint(name, known) if known else 'It has none.'}"
@@ -271,6 +287,17 @@ def _rules(
     is_some = any(below != NOWHERE for below in (*firsts.values(), tree))
     payload = {"args": firsts, "kwargs": tree} if is_some else NOWHERE
     return RedactionRules.of(names, payload, result)
+
+
+@lru_cache(maxsize=10_000)
+def _rules_of_part(
+    paths: tuple[str, ...], part: Part, name: str, names: tuple[str, ...]
+) -> Redactor:
+    tree = tree_of(paths)
+    own = tree.get(part) or {}
+    below = own.get(name, NOWHERE)
+    others = {each: what for each, what in tree.items() if each not in (RETURN, *get_args(Part))}
+    return Redactor(names, None if below is None else {**others, **below})
 
 
 def _declared(name: str) -> Declaration[Any, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pgqueue.exceptions import InvalidTask
 from pgqueue.options.schedules import Schedule
 from pgqueue.tasks.declaration import Declaration, tasks
 from pgqueue.values.discovery import import_declaring
@@ -17,13 +18,21 @@ schedulers: list[Callable[[], Iterable[tuple[Declaration[Any, Any], Schedule]]]]
 
 
 def add(task: Declaration[Any, Any]) -> None:
-    """Register `task` under its name."""
+    """Register `task` under its name, and under the names that it had before.
+
+    Raises:
+        InvalidTask: another task has one of these names.
+    """
     tasks[task.name] = task
+    for name in task.aliases:
+        if (other := tasks.setdefault(name, task)).name == name or (other.name != task.name):
+            raise InvalidTask(f"aliases of {task.name}: {name!r} is the name of another task.")
+        tasks[name] = task
 
 
 def each() -> list[Declaration[Any, Any]]:
     """Return the tasks that are registered so far."""
-    return list(tasks.values())
+    return list(dict.fromkeys(tasks.values()))
 
 
 def get(name: str) -> Declaration[Any, Any] | None:

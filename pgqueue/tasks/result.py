@@ -23,6 +23,7 @@ from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import (
     HoldExpired,
+    InvalidStep,
     TaskFailed,
     TaskResultDoesNotExist,
     TaskResultMismatch,
@@ -30,7 +31,7 @@ from pgqueue.exceptions import (
     WaitTimeout,
 )
 from pgqueue.states import Outcome, State
-from pgqueue.tasks import waiting
+from pgqueue.tasks import rerunning, signalling, waiting
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.instants import of_project
 from pgqueue.values.number_checks import as_timedelta
@@ -276,6 +277,21 @@ class TaskResult(Generic[T]):
         """Hold a held message for longer, from async code."""
         await sync_to_async(self.extend_hold)(for_=for_)
 
+    def signal(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        dedupe_id: str | None = None,
+        if_ended: signalling.IfEnded = "raise",
+    ) -> bool:
+        """Send a signal to this message of a durable task, as `pgqueue.signal` does."""
+        return signalling.signal(self, name, payload, dedupe_id=dedupe_id, if_ended=if_ended)
+
+    async def asignal(self, name: str, payload: Any = None, **options: Any) -> bool:
+        """Send a signal to this message, from async code."""
+        return await signalling.asignal(self, name, payload, **options)
+
     def cancel(self) -> bool:
         """End the message as cancelled; if it runs, ask its task to end.
 
@@ -291,6 +307,69 @@ class TaskResult(Generic[T]):
     async def acancel(self) -> bool:
         """End the message as cancelled, from async code."""
         return await sync_to_async(self.cancel)()
+
+    def rerun(self) -> TaskResult[T]:
+        """Enqueue the message once more as it was enqueued, whatever became of it.
+
+        Returns:
+            The result of the new message.
+
+        Raises:
+            TaskResultDoesNotExist: the message was rolled back, or its history was purged.
+            ChannelFull: a policy's max_size is reached.
+        """
+        self.refresh()
+        return self._of(rerunning.rerun(self.task, self._stored))
+
+    async def arerun(self) -> TaskResult[T]:
+        """Enqueue the message once more, from async code."""
+        return await sync_to_async(self.rerun)()
+
+    def fork(
+        self,
+        *,
+        after: str | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> TaskResult[T]:
+        """Enqueue a message of a durable task that begins with the steps of this one.
+
+        Args:
+            after: the name of the last step that it begins with; None: all that are done.
+            args, kwargs: other arguments; None: those of this message.
+
+        Returns:
+            The result of the new message.
+
+        Raises:
+            InvalidStep: this message has done no step of this name, or the task is not durable.
+            InvalidArguments: the arguments do not fit the task.
+            TaskResultDoesNotExist: the message was rolled back, or its history was purged.
+            ChannelFull: a policy's max_size is reached.
+        """
+        if not self.task.durable:
+            raise InvalidStep(f"{self.task.name} is not durable, and has no steps: use rerun().")
+        self.refresh()
+        is_own = args is None and kwargs is None
+        payload = None if is_own else self.task.codec.encode(args or (), kwargs or {})
+        return self._of(rerunning.fork(self.task, self._stored, after, payload))
+
+    async def afork(self, **options: Any) -> TaskResult[T]:
+        """Enqueue a message that begins with the steps of this one, from async code."""
+        return await sync_to_async(self.fork)(**options)
+
+    @property
+    def _stored(self) -> Found:
+        if self._found is None:
+            raise _not_stored(self.task)
+        return self._found
+
+    def _of(self, id: int) -> TaskResult[T]:
+        other: TaskResult[T] = TaskResult(self.task, (), {})
+        other._call = None
+        other.id = str(id)
+        other.refresh()
+        return other
 
     @property
     def _number(self) -> int:

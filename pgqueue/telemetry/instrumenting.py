@@ -31,7 +31,7 @@ from pgqueue.telemetry.carried import (
 )
 from pgqueue.telemetry.gauges import forget
 from pgqueue.telemetry.instruments import Instruments
-from pgqueue.telemetry.spans import Attributes, Processing, ProducerSpan, harmless
+from pgqueue.telemetry.spans import Attributes, Processing, ProducerSpan, StepSpan, harmless
 from pgqueue.values.version import VERSION
 
 NAME = "pgqueue"
@@ -112,6 +112,12 @@ class _Instrumented:
     def run(self, context: TaskContext) -> AbstractContextManager[Any]:
         """Return the span of a run."""
         return _RunSpan(self._tracer, self._instruments, context)
+
+    def step(self, context: TaskContext, name: str) -> AbstractContextManager[Any]:
+        """Return the span of a try of a step."""
+        claim = context.claim
+        attributes: Attributes = {MESSAGE: str(claim.id), ATTEMPT: claim.attempt}
+        return StepSpan(self._tracer, name, attributes, lambda: redacting.hiding(claim))
 
     def handling(self, group: str, events: Sequence[RecordedEvent]) -> AbstractContextManager[Any]:
         """Return the span of a group's handler for some events."""

@@ -20,7 +20,7 @@ from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanKind, Status, Stat
 from opentelemetry.trace import Tracer as OTelTracer
 
 from pgqueue.calls.stand_ins import stand_in
-from pgqueue.exceptions import Cancel, Defer, Discard
+from pgqueue.exceptions import Cancel, Defer, Discard, Suspend
 from pgqueue.redaction import Hidden
 from pgqueue.telemetry.carried import EMPTY, MessageOrigin, added
 from pgqueue.telemetry.instruments import SYSTEM, TASK, Instruments, name_of
@@ -30,8 +30,9 @@ logger = logger_of("pgqueue")
 
 Attributes = dict[str, str | int]
 
-NO_FAILURES = (Defer, Discard, Cancel, CancelledError, GeneratorExit)
+NO_FAILURES = (Defer, Discard, Cancel, Suspend, CancelledError, GeneratorExit)
 """The exceptions that end a run without a failure."""
+STEP = "messaging.pgqueue.step.name"
 STORED = ("stored", "replaced")
 
 
@@ -204,6 +205,42 @@ class Processing(_Messaging):
     def failure(self, error: BaseException | None) -> BaseException | None:
         """Return an error if it is a failure, or None."""
         return None if isinstance(error, NO_FAILURES) else error
+
+
+class StepSpan:
+    """The span of a try of a step, within the span of its run.
+
+    Args:
+        hiding: returns the values to remove from the text of an error.
+    """
+
+    _span: Span = INVALID_SPAN
+    _token: Token[Context] | None = None
+
+    def __init__(
+        self, tracer: OTelTracer, name: str, attributes: Attributes, hiding: Callable[[], Hidden]
+    ) -> None:
+        self._tracer = tracer
+        self._name = name
+        self._attributes = attributes
+        self._hiding = hiding
+
+    def __enter__(self) -> Span:
+        with harmless:
+            self._span = self._tracer.start_span(
+                named("step", self._name), attributes={STEP: self._name, **self._attributes}
+            )
+            self._token = contexts.attach(trace.set_span_in_context(self._span))
+        return self._span
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        with harmless:
+            if self._token is not None:
+                contexts.detach(self._token)
+                failure = None if isinstance(error, NO_FAILURES) else error
+                if failure is not None and self._span.is_recording():
+                    fail(self._span, stand_in(failure, self._hiding()), name_of(failure))
+                self._span.end()
 
 
 def named(operation: str, destination: str | None) -> str:

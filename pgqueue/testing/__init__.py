@@ -6,7 +6,16 @@ names.
 """
 
 from pgqueue.testing.assertions import assert_enqueued, assert_not_enqueued
+from pgqueue.testing.replaying import Replayed, replay
 from pgqueue.testing.running import immediate, run_all
 from pgqueue.testing.time import advance
 
-__all__ = ["advance", "assert_enqueued", "assert_not_enqueued", "immediate", "run_all"]
+__all__ = [
+    "Replayed",
+    "advance",
+    "assert_enqueued",
+    "assert_not_enqueued",
+    "immediate",
+    "replay",
+    "run_all",
+]

@@ -7,11 +7,12 @@ from django.db import transaction
 from django.db.models import F, Model
 
 from pgqueue.conf import settings
-from pgqueue.models import Dedupe, Gate, Lane, Message
+from pgqueue.models import Dedupe, Gate, Lane, Message, Step
 from pgqueue.values.number_checks import as_timedelta
 
 INSTANTS: dict[type[Model], list[str]] = {
     Message: ["created_at", "run_at", "expires_at", "lease_until", "claimed_at", "started_at"],
+    Step: ["until"],
     Dedupe: ["expires_at"],
     Lane: ["tat", "wake_at"],
     Gate: ["tat", "wake_at"],
@@ -21,9 +22,10 @@ INSTANTS: dict[type[Model], list[str]] = {
 def advance(by: timedelta | float, *, database: str | None = None) -> None:
     """Move the stored times of the queue back by a duration, as if it had passed.
 
-    Delayed messages and retries become due, held messages and messages with an expiry time expire,
-    remembered dedupe keys are forgotten, and rates allow the next starts. No message is run: call
-    `run_all()` after it. The clocks of Python and PostgreSQL and the schedules do not change.
+    Delayed messages and retries become due, durable runs wake up, held messages and messages with
+    an expiry time expire, remembered dedupe keys are forgotten, and rates allow the next starts. No
+    message is run: call `run_all()` after it. The clocks of Python and PostgreSQL and the schedules
+    do not change.
 
     Args:
         by: seconds or a timedelta, 0 or longer.

@@ -173,12 +173,13 @@ def was_handed_back(claim: Claim) -> bool:
 def failed(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Ending:
     """Return the ending of a failed run: a retry with its delay, or the message's death."""
     entry = _described(context, error)
-    failures = context.claim.failures + 1
+    anew = context.has_progressed
+    failures = (0 if anew else context.claim.failures) + 1
     is_hopeless = isinstance(error, HOPELESS) and not isinstance(error, NewerPayload)
     if is_hopeless or failures >= context.claim.max_attempts:
-        return Died(error, entry)
+        return Died(error, entry, anew)
     delay = _delay(task, context, error, failures)
-    return Died(error, entry) if delay is None else Retried(error, entry, delay)
+    return Died(error, entry, anew) if delay is None else Retried(error, entry, delay, anew)
 
 
 def _delay(

@@ -17,7 +17,7 @@ class LeasedMessage:
 
     __slots__ = (
         *("cancelled", "claim", "claimed", "finished", "given_up", "interrupt", "lock", "lost"),
-        *("is_bounded", "overdue", "started"),
+        *("is_bounded", "overdue", "started", "stopping"),
     )
 
     def __init__(self, claim: Claim, claimed: float) -> None:
@@ -28,6 +28,8 @@ class LeasedMessage:
         self.lost = False
         """Whether the lease has ended, or was taken away."""
         self.cancelled = False
+        self.stopping = False
+        """Whether the worker is about to stop."""
         self.overdue = False
         """Whether its run has exceeded its time."""
         self.is_bounded = False
@@ -92,6 +94,11 @@ class Leases:
             for each in leased:
                 if self._by_id.get(each.claim.id) is each:
                     del self._by_id[each.claim.id]
+
+    def note_stopping(self) -> None:
+        """Have durable runs end after their current step: the worker is about to stop."""
+        for each in self.all():
+            each.stopping = True
 
     def has(self, leased: LeasedMessage) -> bool:
         """Return whether this is the current lease of its message, and not an earlier one."""

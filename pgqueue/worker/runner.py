@@ -19,6 +19,7 @@ from pgqueue.calls import tracing
 from pgqueue.calls.callables import check_did_run
 from pgqueue.calls.outcomes import (
     Closed,
+    Completed,
     Deferred,
     Ending,
     HandedBack,
@@ -30,7 +31,7 @@ from pgqueue.codec.envelope import is_envelope
 from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
 from pgqueue.engine.values import Claim
-from pgqueue.exceptions import Defer, NewerPayload, TaskTimeout
+from pgqueue.exceptions import Defer, NewerPayload, Suspend, TaskTimeout
 from pgqueue.tasks import (
     Task,
     TaskContext,
@@ -149,6 +150,7 @@ class Runner:
             return needless
         leased.begin()
         context = declared.context(leased.claim, leased, self.alias)
+        context.limited = partial(self.timeouts.limit, leased, is_final=False)
         try:
             task = declared.for_message(leased.claim.options)
         except Exception as error:
@@ -299,14 +301,18 @@ class Runner:
     def _ended(self, run: Run, value: Callable[[], Any]) -> Ending:
         try:
             returned = value()
+        except Suspend as suspend:
+            ending: Ending = suspend.ending
+            return ending
         except Defer as defer:
             noted = defer.progress
             encode = run.task.codec.encode_progress
             progress = None if noted is None else guard.call(encode, noted)
             return Deferred(max(defer.delay, NO_DELAY), progress)
-        if returned is None:
-            return Succeeded(None)
-        return Succeeded(guard.call(_encoded, run.task, returned))
+        result = None if returned is None else guard.call(_encoded, run.task, returned)
+        if run.task.durable:
+            return Completed(result, run.context.unstored())
+        return Succeeded(result)
 
     def _returned(self, run: Run) -> Any:
         arguments = self.arguments(run)

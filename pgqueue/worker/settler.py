@@ -16,6 +16,8 @@ from pgqueue import signals
 from pgqueue.calls.outcomes import (
     Cancelled,
     Closed,
+    Completed,
+    Continued,
     Deferred,
     Died,
     Discarded,
@@ -23,6 +25,7 @@ from pgqueue.calls.outcomes import (
     HandedBack,
     Retried,
     Succeeded,
+    Suspended,
 )
 from pgqueue.calls.stand_ins import stand_in
 from pgqueue.claiming.run_counts import Tally
@@ -35,7 +38,7 @@ from pgqueue.engine.culprits import (
     tell,
 )
 from pgqueue.engine.errors import describe
-from pgqueue.engine.settle import Deferral, Done, Failure, Finish
+from pgqueue.engine.settle import Deferral, Done, DoneDurably, Failure, Finish, Restart, Suspension
 from pgqueue.engine.values import Connection
 from pgqueue.tasks import redacting
 from pgqueue.threads.service import NO_NAP, Service
@@ -288,7 +291,7 @@ def _fitting(ended: Sequence[Ended]) -> Sequence[Ended]:
     """Return as many endings as a statement should carry, at least one."""
     size = 0
     for number, (_, ending) in enumerate(ended):
-        if isinstance(ending, Succeeded) and ending.result:
+        if isinstance(ending, Succeeded | Completed) and ending.result:
             size += len(ending.result)
             if size > RESULTS and number:
                 return ended[:number]
@@ -309,7 +312,7 @@ def write(connection: Connection, ended: Sequence[Ended]) -> set[int]:
     return verb(connection, [of(*each) for each in ended])
 
 
-def _done(leased: LeasedMessage, ending: Succeeded) -> Done:
+def _done(leased: LeasedMessage, ending: Succeeded | Completed) -> Done:
     return Done(
         leased.claim,
         ending.result,
@@ -318,9 +321,30 @@ def _done(leased: LeasedMessage, ending: Succeeded) -> Done:
     )
 
 
+def _completed(leased: LeasedMessage, ending: Completed) -> DoneDurably:
+    return DoneDurably(_done(leased, ending), ending.steps)
+
+
+def _restart(leased: LeasedMessage, ending: Continued) -> Restart:
+    return Restart(leased.claim, ending.payload)
+
+
+def _suspension(leased: LeasedMessage, ending: Suspended) -> Suspension:
+    return Suspension(
+        leased.claim,
+        ending.steps,
+        ending.delay,
+        ending.until,
+        ending.is_woken,
+        ending.has_progressed,
+        ending.leaves_lane,
+    )
+
+
 def _failure(leased: LeasedMessage, ending: Retried | Died) -> Failure:
     delay = ending.delay if isinstance(ending, Retried) else timedelta()
-    return Failure(leased.claim, ending.entry, leased.started - leased.claimed, delay)
+    started = leased.started - leased.claimed
+    return Failure(leased.claim, ending.entry, started, delay, ending.anew)
 
 
 def _deferral(leased: LeasedMessage, ending: Deferred) -> Deferral:
@@ -345,6 +369,9 @@ VERBS: dict[
     type, tuple[Callable[[Connection, Any], set[int]], Callable[[LeasedMessage, Any], Any]]
 ] = {
     Succeeded: (settle.complete, _done),
+    Completed: (settle.complete_durable, _completed),
+    Suspended: (settle.suspend, _suspension),
+    Continued: (settle.restart, _restart),
     Retried: (settle.retry, _failure),
     Died: (settle.bury, _failure),
     Deferred: (settle.defer, _deferral),

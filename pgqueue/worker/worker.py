@@ -239,6 +239,7 @@ class Worker:
         if self._pipeline:
             self._settle_overrun(self._pipeline)
             self._hand_back_unbegun(self._pipeline)
+            self._leases.note_stopping()
             self._let_run(self._pipeline)
             self._write_down(self._pipeline)
             self._give_up(self._pipeline)

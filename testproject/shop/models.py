@@ -49,6 +49,17 @@ class StockMovement(models.Model):
         return f"{self.change:+} of {self.product}"
 
 
+class Refund(models.Model):
+    """Money that was paid back for an order, once its owner had agreed."""
+
+    order = models.ForeignKey(Order, models.CASCADE, related_name="refunds")
+    amount = models.DecimalField(max_digits=10, decimal_places=2)
+    paid_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.amount} of {self.order}"
+
+
 class AuditEntry(models.Model):
     """Something that has happened to an order, as the event log has it.
 

@@ -3,9 +3,11 @@
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_POST
 
 from pgqueue import publish
 from pgqueue.sse import Filter, StreamedMessage, event_stream, message_stream
+from testproject.shop.agent import decide_about_refund
 from testproject.shop.events import OrderPlaced
 from testproject.shop.models import Order, Product
 from testproject.shop.tasks import pack
@@ -49,6 +51,19 @@ def packing(request: HttpRequest, id: int) -> HttpResponse:
     return render(request, "shop/packing.html", {"id": id})
 
 
+@require_POST
+def complain(request: HttpRequest) -> HttpResponse:
+    """Take a complaint about an order, which an agent handles."""
+    order = get_object_or_404(Order, pk=request.POST.get("order"))
+    agent = decide_about_refund.enqueue(f"Order {order.pk} came broken.")
+    return redirect("refund", id=agent.id)
+
+
+def refund(request: HttpRequest, id: int) -> HttpResponse:
+    """Show the agent's words and progress, and the link by which a person agrees."""
+    return render(request, "shop/refund.html", {"id": id})
+
+
 def may_see(request: HttpRequest, wanted: Filter) -> bool:
     """Let everybody see the shop's orders: there is nobody to log in as."""
     return True
@@ -63,3 +78,6 @@ order_stream = event_stream(
     authorize=may_see, topics=OrderPlaced.topic, where={"order_id__exists": True}
 )
 packing_stream = message_stream(authorize=may_see_message)
+refund_stream = message_stream(
+    authorize=lambda request, message: message.task == decide_about_refund.name
+)

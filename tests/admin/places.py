@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -128,6 +128,19 @@ def make_world(text: str = "mail") -> World:
         connections[settings().database], topic=text, key=text, payload=json.dumps({text: [text]})
     )
     models.Event.objects.update(metadata={text: text})
+    of_durable = {**of_message, "task": DURABLE, "payload": CALL, "dedupe_key": f"{text} durable"}
+    durable = _store(models.Message, text, **of_durable, state="held", lease_until=None)
+    for name, number, given in STEPS:
+        for id, its in ((durable.pk, name), (messages["dead"].pk, f"{text} {name}")):
+            models.Step.objects.create(
+                message_id=id, name=its, number=number, attempt=1, tries=1, **BEGAN, **given
+            )
+    sent = {"name": text, "payload": {text: text}, "dedupe_id": text, "taken_by": text}
+    models.StoredSignal.objects.create(message_id=messages["dead"].pk, **sent)
+    done = {"name": text, "number": 1, "kind": "step", "state": "done", "function": text}
+    kept = {"steps": [{**done, "result": {text: text}}], "signals": []}
+    own = {**of_durable, **ENDED, "steps": kept, "id": durable.pk + 10**6}
+    ended_run = _store(models.History, text, **own)
     newest = bulk.newest()
     only = bulk.Filter(channel=text, task=text, key=text, error=text)
     user = {"id": 1, "name": text}
@@ -136,6 +149,8 @@ def make_world(text: str = "mail") -> World:
         {
             **{f"{state} message": message.pk for state, message in messages.items()},
             "message": messages["dead"].pk,
+            "durable message": durable.pk,
+            "durable history": ended_run.pk,
             "history": ended.pk,
             "worker": worker,
             "flow": flow.pk,
@@ -157,6 +172,13 @@ def make_world(text: str = "mail") -> World:
     )
 
 
+DURABLE = "tests.durable.tasks.asks_late"
+CALL = {"args": [1], "kwargs": {}}
+BEGAN = {"started_at": datetime(2026, 1, 1, tzinfo=UTC)}
+STEPS: list[tuple[str, int, dict[str, Any]]] = [
+    ("add", 1, {"kind": "step", "state": "done", "result": 3, "function": "add"}),
+    ("wait:go", 2, {"kind": "signal", "state": "waiting", "signals": ["go"]}),
+]
 DAILY = {"cron": "0 3 * * *", "timezone": "UTC"}
 ADD = {"task": "tests.jobs.add", "args": [1], "kwargs": {}}
 ENDED: dict[str, Any] = {

@@ -165,6 +165,7 @@ def rows() -> Iterator[Row]:
     yield from by_filter()
     yield from of_channels()
     yield from of_flows()
+    yield from of_durable_tasks()
 
 
 def actions() -> Iterator[Row]:
@@ -236,6 +237,32 @@ def of_flows() -> Iterator[Row]:
     yield get("flow", CHANGE, seen("flow"), json="1")
 
 
+def of_durable_tasks() -> Iterator[Row]:
+    live, ended = "durable message", "durable history"
+    verbs: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+        "signal": ({"name": "go"}, {"name": "go", "dedupe_id": "a", "field_value": "1"}),
+        "again": ({"step": "add"}, {}),
+        "fork": ({"after": "add"}, {}),
+        "rerun": ({}, {}),
+    }
+    for verb, (query, data) in verbs.items():
+        needs, place = (
+            all_of(seen("message"), OPERATE),
+            Place("message", f"<path:object_id>/{verb}/"),
+        )
+        link = None if verb == "rerun" else (Place("message", CHANGE), {}, f"/{verb}/")
+        yield Row(f"ask to {verb} a message", place, needs, query, of=live)
+        yield Row(f"{verb} a message", place, needs, query, data, link, live)
+    for verb, query in {"fork": {}, "rerun": {}}.items():
+        needs, place = (
+            all_of(seen("history"), OPERATE),
+            Place("history", f"<path:object_id>/{verb}/"),
+        )
+        link = (Place("history", CHANGE), {}, f"/{verb}/")
+        yield Row(f"ask to {verb} an ended message", place, needs, query, of=ended)
+        yield Row(f"{verb} an ended message", place, needs, query, {}, link, ended)
+
+
 ROWS = list(rows())
 LOOKS = ("message", "history", "channel", "policy", "worker", "event", "group", "subscription")
 VIEWS = {f"view_{each}" for each in (*LOOKS, "webhook", "schedule", "overview", "flow")}
@@ -291,8 +318,10 @@ class Stage:
 
     def path(self, place: Place, query: Mapping[str, str], of: str) -> str:
         """Return an address; `of` names the operation by a filter that it is about, if any."""
-        path = self.world.path(place, **query)
-        return path.replace(f"/{self.world.keys['replaying']}/", f"/{self.world.keys[of]}/")
+        path, keys = self.world.path(place, **query), self.world.keys
+        if of.startswith("durable "):
+            return path.replace(f"/{keys[place.model]}/", f"/{keys[of]}/")
+        return path.replace(f"/{keys['replaying']}/", f"/{keys[of]}/")
 
     def posted(self, row: Row) -> Mapping[str, Any] | None:
         """Return the data of a row."""

@@ -29,6 +29,7 @@ VALUES = {
     "key": "k",
     "error": "Boom",
     "flow": 7,
+    "waits": "signal:approved",
 }
 """A value for each name. A new name of `bulk.Filter` needs a value here, and words elsewhere."""
 

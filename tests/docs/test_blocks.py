@@ -42,6 +42,7 @@ BROKERS = "tests/events/test_brokers.py::"
 TRIED = GUIDES + "test_what_one_is_to_try_works"
 TRIED_IN_SQL = GUIDES + "test_what_one_is_to_try_in_sql_works"
 
+DURABLE = "tests/docs/test_durable.py::"
 MOVING = "tests/docs/test_moving.py::test_our_side_of_a_page_runs"
 
 RUN_BY: Mapping[str, Mapping[int, str]] = {
@@ -61,6 +62,14 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
     "docs/guide/batches.md": {1: TRIED, 2: TRIED},
     "docs/guide/channels.md": {ALL: GUIDES + "test_an_example_runs"},
     "docs/guide/dedupe.md": {1: TRIED, 2: TRIED},
+    "docs/guide/durable.md": {
+        ALL: "tests/docs/test_tutorial.py::"
+        "test_the_tutorial_of_durable_tasks_can_be_followed_to_the_letter"
+    },
+    "docs/guide/durable-agents.md": {ALL: DURABLE + "test_an_agent_asks_and_is_answered"},
+    "docs/guide/durable-loops.md": {ALL: DURABLE + "test_a_loop_begins_anew"},
+    "docs/guide/durable-people.md": {ALL: DURABLE + "test_people_decide"},
+    "docs/guide/durable-sagas.md": {ALL: DURABLE + "test_a_saga_undoes_what_it_did"},
     "docs/guide/events.md": {
         5: GUIDES + "test_the_sql_of_events_runs",
         6: GUIDES + "test_the_sql_of_events_runs",
@@ -240,11 +249,12 @@ def test_what_is_javascript_compiles(tmp_path: Path) -> None:
             assert checked.returncode == 0, f"{block}\n{checked.stderr}"
 
 
+TUTORIALS = ("docs/tutorial.md", "docs/guide/durable.md")
 FOR_THE_SHELL = [
     block
     for page in pages()
     for block in blocks(page, "python")
-    if not block.file and (block.section == "Try it" or page == "docs/tutorial.md")
+    if not block.file and (block.section == "Try it" or page in TUTORIALS)
 ]
 
 

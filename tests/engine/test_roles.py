@@ -33,6 +33,7 @@ from pgqueue import (
     webhooks,
 )
 from pgqueue.compat.celery import linking
+from pgqueue.durable import cleaning, signal
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
 from pgqueue.engine import event_partitions, lease, partitions, promote, received, settle
@@ -43,8 +44,8 @@ from pgqueue.events import (
     subscribing,
     subscriptions,
 )
-from pgqueue.exceptions import ChannelFull
-from pgqueue.models import Event, History, Message, Schedule, Subscription, Webhook
+from pgqueue.exceptions import ChannelFull, MessageEnded
+from pgqueue.models import Event, History, Message, Schedule, StoredSignal, Subscription, Webhook
 from pgqueue.operating import bulk
 from pgqueue.operating.roles import PARTS, script
 from pgqueue.tasks import latches, registry, scheduling
@@ -388,6 +389,25 @@ class TestAProducer:
         assert Message.objects.count() == 18
         assert Message.objects.filter(flow_id=f.id).count() == 5
 
+    def test_sends_signals_and_reads_none(self, connection: Connection, prefix: str) -> None:
+        add = jobs.add.using(database="producer", dedupe_key="order:17")
+        result = add.enqueue(1)
+
+        assert result.signal("approved", {"by": "ann"}, dedupe_id="1")
+        assert not signal(
+            None, "approved", dedupe_key="order:17", dedupe_id="1", database="producer"
+        )
+        with pytest.raises(MessageEnded):
+            signal(-1, "approved", database="producer")
+        with connections["producer"].cursor() as cursor:
+            cursor.execute("SELECT pgqueue_signal_v1(%s, 'approved')", [int(result.id)])
+
+        refused("producer", "SELECT * FROM pgqueue_signal")
+        refused("producer", "INSERT INTO pgqueue_signal (message_id, name) VALUES (1, 'a')")
+        refused("producer", "SELECT pgqueue_signal_v1(1, '@event:paid')")
+        refused("reader", "SELECT pgqueue_signal_v1(1, 'approved')")
+        assert StoredSignal.objects.count() == 2
+
     def test_is_told_of_duplicates_and_no_more(self, connection: Connection, prefix: str) -> None:
         add = jobs.add.using(database="producer", dedupe_key="once", dedupe_for=60)
 
@@ -509,7 +529,7 @@ class TestAProducer:
 
     def test_enqueues_none_of_pgqueues_own_tasks(self, connection: Connection, prefix: str) -> None:
         # Imported here, whatever other tests have imported.
-        modules = (bulk, latches, later, dead_events, delivering, linking)
+        modules = (bulk, latches, later, dead_events, delivering, linking, cleaning)
         own = [each for each in registry.each() if each.name.startswith("pgqueue.")]
         assert {each.func.__module__ for each in own} == {each.__name__ for each in modules}
         allowed = set()

@@ -25,7 +25,22 @@ def by_type(payload: dict[str, Any]) -> Any:
     return {"order": book, "event": "shop.event"}.get(payload["type"])
 
 
+def as_signal(payload: dict[str, Any]) -> Any:
+    """Return the signal that a body is; None: it is none."""
+    if payload["type"] == "other":
+        return None
+    signal = {"name": "go", "dedupe_key": f"order:{payload['order']}"}
+    return signal | payload.get("more", {})
+
+
+def no_signal(payload: dict[str, Any]) -> Any:
+    """Return an invalid signal."""
+    return "go"
+
+
 urlpatterns = [
+    path("signal", receive_webhook(signal=as_signal, secrets=SECRET, source="shop")),
+    path("nonsense", receive_webhook(signal=no_signal, secrets=SECRET, source="shop")),
     path("task", receive_webhook(book, secrets=SECRET, source="shop")),
     path("topic", receive_webhook("shop.paid", secrets=SECRET, source="shop", key="all")),
     path("type", receive_webhook(secrets=SECRET, source="shop")),

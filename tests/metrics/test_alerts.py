@@ -43,6 +43,7 @@ def above(series: str, limit: float, *, well: float = 0) -> tuple[list[Series], 
     return [{series: f"{limit * 1.1}x60"}], [{series: f"{well}x60"}, {series: f"{limit}x60"}]
 
 
+WAIT = 'pgqueue_longest_wait_seconds{task="checkout",reason="%s"}'
 AGE = 'pgqueue_oldest_ready_age_seconds{channel="mail"}'
 ALERTS: dict[str, tuple[list[Series], list[Series]]] = {
     "PGQueueNoWorker": ([{'pgqueue_workers{kind="worker"}': "0x60"}], [WORKERS]),
@@ -70,6 +71,10 @@ ALERTS: dict[str, tuple[list[Series], list[Series]]] = {
     "PGQueueNotificationsPileUp": above("pgqueue_notification_queue_usage", 0.25),
     "PGQueueScheduleLate": above('pgqueue_schedule_late_seconds{schedule="nightly"}', 300),
     "PGQueueFlowStopped": above("pgqueue_flows_stopped", 0),
+    "PGQueueWaitLong": (
+        [{WAIT % "signal": "700000x60"}, {WAIT % "call": "700000x60"}],
+        [{WAIT % "signal": "604800x60"}, {WAIT % "sleep": "700000x60"}, {WAIT % "event": "0x60"}],
+    ),
     "PGQueueGroupBehind": above('pgqueue_group_lag_seconds{group="mails"}', 300),
     "PGQueueGroupStopped": above('pgqueue_group_stopped_partitions{group="mails"}', 0),
     "PGQueueWebhookStopped": above('pgqueue_webhook_stopped{webhook="shop"}', 0),

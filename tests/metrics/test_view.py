@@ -26,6 +26,8 @@ from pgqueue.engine.run_statistics import OUTCOMES
 from pgqueue.metrics import fleet
 from pgqueue.models import Schedule, Subscription, Webhook
 from pgqueue.options.webhook_options import new_secret
+from pgqueue.testing import run_all
+from tests.durable import tasks as durable
 from tests.eventually import eventually
 from tests.factories import bury, enqueue, register, subscribed
 from tests.feeding import by_wal, feeding, slot_made
@@ -175,6 +177,25 @@ class TestAScrape:
 
         assert (before["pgqueue_flows",], before["pgqueue_flows_stopped",]) == (3, 0)
         assert (after["pgqueue_flows",], after["pgqueue_flows_stopped",]) == (2, 1)
+
+    def test_tells_what_durable_runs_wait_for_and_for_how_long(self, scrape: Scrape) -> None:
+        for _ in range(2):
+            durable.asks.enqueue()
+        durable.naps.enqueue()
+        run_all(raise_errors=True)
+        with django_connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE pgqueue_step SET started_at = started_at - interval '1 hour' "
+                "WHERE message_id = (SELECT min(message_id) FROM pgqueue_step)"
+            )
+
+        found = scrape()
+
+        name = durable.asks.name
+        assert found["pgqueue_suspended", name, "signal"] == 2
+        assert found["pgqueue_suspended", durable.naps.name, "sleep"] == 1
+        assert 3600 <= found["pgqueue_longest_wait_seconds", name, "signal"] < 3700
+        assert found["pgqueue_longest_wait_seconds", durable.naps.name, "sleep"] < 100
 
     def test_tells_of_webhooks_that_fail_and_of_no_others(self, scrape: Scrape) -> None:
         since = datetime.now(UTC) - timedelta(minutes=10)

@@ -70,6 +70,8 @@ WHOLE = Ledger(
     posts_of_rolled_back_orders=0,
     reports=1,
     reports_wrong=0,
+    refunds_wrong=0,
+    questions_repeated=0,
     per_s=100.0,
     pickup_p50_ms=1.0,
     pickup_p99_ms=2.0,
@@ -95,6 +97,8 @@ BREACHES: list[dict[str, Any]] = [
     {"posts_of_rolled_back_orders": 1},
     {"reports": 0},
     {"reports_wrong": 1},
+    {"refunds_wrong": 1},
+    {"questions_repeated": 1},
 ]
 
 
@@ -244,6 +248,8 @@ def test_an_audit_of_what_went_well_finds_nothing(shop: Shop) -> None:
         posts_of_rolled_back_orders=0,
         reports=1,
         reports_wrong=0,
+        refunds_wrong=0,
+        questions_repeated=0,
         per_s=3.0,
         pickup_p50_ms=1000.0,
         pickup_p99_ms=1000.0,
@@ -584,6 +590,7 @@ def test_the_demo_keeps_its_promises_though_its_worker_is_killed(say: Callable[.
     assert ledger["mails"] >= 270
     assert ledger["retries"] > 0
     assert ledger["leases_lost"] > 0
+    assert ledger["refunds_wrong"] == ledger["questions_repeated"] == 0
     assert 0 < ledger["pickup_p50_ms"] <= ledger["pickup_p99_ms"]
     assert ledger["per_s"] > 0
 

@@ -63,6 +63,7 @@ def message(
         "started_at": began,
         "errors": json.dumps(errors or []),
         **dict.fromkeys(FLOW),
+        "steps": None,
         "outcome": outcome,
         "ended_at": at(due + (wait or 0) + run),
         **changed,

@@ -56,6 +56,7 @@ noisiest_keys: channel key messages share run_total_s run_share wait_p99_s_of_ot
 flows: flow flows failed messages duration_p50_s duration_p95_s duration_max_s
 flow_tasks: flow task messages waited_total_s ready_total_s run_total_s share
 flow_paths: flow flow_id step message_id task waited_s ready_s run_s
+waits: task step kind waits wait_p50_s wait_p95_s wait_max_s wait_total_s share
 errors: error_class place pattern attempts messages tasks first_at last_at example
 retry_storms: task began_at ended_at attempts retries retries_per_message \
 usual_retries_per_message
@@ -102,6 +103,7 @@ def busy(seed: int = 1) -> Report:
         "slowest_tasks": _slowest(random),
         "noisiest_keys": _noisiest(random),
         **_flows(random),
+        "waits": _waits(random),
         "errors": _errors(random),
         "retry_storms": _storms(),
         "what_if": _what_if(),
@@ -232,6 +234,25 @@ def _noisiest(random: np.random.Generator) -> pd.DataFrame:
             "run_share": random.permutation(share),
             "wait_p99_s_of_others": random.lognormal(0, 1, len(keys)),
             "failures": random.integers(0, 900, len(keys)),
+        }
+    )
+
+
+def _waits(random: np.random.Generator) -> pd.DataFrame:
+    kinds = ["sleep", "signal", "event", "call"]
+    names = [HTML, ARABIC, "wait:approved", *(f"gather {n}" for n in range(30))]
+    p50 = np.sort(random.lognormal(8, 3, len(names)))[::-1]
+    return pd.DataFrame(
+        {
+            "task": [TASKS[n % len(TASKS)] for n in range(len(names))],
+            "step": names,
+            "kind": [kinds[n % len(kinds)] for n in range(len(names))],
+            "waits": random.integers(1, 900, len(names)),
+            "wait_p50_s": p50,
+            "wait_p95_s": p50 * 3,
+            "wait_max_s": p50 * 11,
+            "wait_total_s": p50 * 500,
+            "share": p50 / p50.sum(),
         }
     )
 

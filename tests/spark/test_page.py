@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pgqueue.spark.report import Report
 
 KEYS = [
-    *("time", "hours", "objectives", "channels", "tasks", "keys", "flows", "errors", "storms"),
+    *("time", "hours", "objectives", "channels", "tasks", "keys", "flows", "waits"),
+    *("errors", "storms"),
     *("what-if", "changes", "forecast"),
 ]
 

@@ -66,6 +66,15 @@ def ids(parts: list[tuple[Any, Part]]) -> list[int]:
     ]
 
 
+STEPS = """{"signals": [], "steps": [
+    {"name": "wait:go", "number": 1, "kind": "signal", "state": "done", "result": {"payload": 1},
+     "started_at": "2026-01-01T00:00:00+00:00", "finished_at": "2026-01-08T00:00:00+00:00"},
+    {"name": "now", "number": 2, "kind": "value", "state": "done", "result": 1}]}"""
+LIVE_STEP = """
+INSERT INTO pgqueue_step (message_id, name, number, kind, state, attempt, tries, started_at)
+SELECT min(id), 'night', 1, 'sleep', 'waiting', 1, 1, now() FROM pgqueue_message"""
+
+
 class TestColumns:
     @pytest.mark.parametrize("name", TABLES)
     def test_of_every_table_are_those_of_postgresql(
@@ -78,11 +87,14 @@ class TestColumns:
         publish(connection)
         flows.begin(connection, 1, "import")
         flows.depend(connection, 1, [(3, 1), (3, 2)])
-        connection.execute("UPDATE pgqueue_history SET started_at = finished_at")
+        connection.execute(
+            "UPDATE pgqueue_history SET started_at = finished_at, steps = %s", [STEPS]
+        )
+        connection.execute(LIVE_STEP)
 
         rows = read(name)
 
-        assert rows.num_rows == {"attempts": 2, "dependencies": 2}.get(name, 1)
+        assert rows.num_rows == {"attempts": 2, "dependencies": 2, "steps": 3}.get(name, 1)
         assert rows.column_names == TABLES[name].names
 
     def test_are_all_those_of_the_tables(self, connection: Connection) -> None:

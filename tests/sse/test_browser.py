@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from signal import SIGKILL
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pgqueue import publish, publish_many
+from testproject.shop.demo.mailserver import MailServer
+from testproject.shop.demo.model import Model
 from testproject.shop.events import OrderPlaced
+from testproject.shop.models import Refund
 from tests.browsing import PATIENCE
-from tests.processes import worker
+from tests.processes import starting, worker
 from tests.sse import serving
 
 pytestmark = pytest.mark.browser
@@ -126,3 +130,38 @@ def test_the_shop_shows_how_far_the_packing_of_an_order_is(page: Page) -> None:
         # It is closed: a browser that came back would be told again.
         page.wait_for_timeout(3500)
         assert page.locator("#message li").all_inner_texts() == happened
+
+
+def test_the_agent_of_the_shop_is_killed_half_way_and_a_click_approves(
+    page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agents = ("--channel", "agents")
+    with (
+        serving.process(settings="tests.settings") as server,
+        Model(holds=True) as model,
+        MailServer() as mails,
+    ):
+        monkeypatch.setenv("MODEL_URL", model.url)
+        monkeypatch.setenv("EMAIL_HOST", mails.host)
+        monkeypatch.setenv("EMAIL_PORT", str(mails.port))
+        page.goto(f"http://127.0.0.1:{server.port}/shop/")
+        page.get_by_role("button", name="3 × Bread").click()
+        page.get_by_role("link", name="All orders").click()
+        page.get_by_role("button", name="It came broken").first.click()
+        talk = page.url
+        with starting(*agents, forked=False, project="tests.settings", lease=2) as first:
+            expect(page.locator("output")).to_have_text("The customer paid 9.60.", timeout=PATIENCE)
+            first.signal(SIGKILL)
+        model.release()
+
+        with starting(*agents, forked=False, project="tests.settings", lease=2):
+            page.get_by_role("link", name="A person must agree").click(timeout=PATIENCE)
+            expect(page.get_by_role("heading")).to_contain_text("Pay 9.60 back for order")
+            assert not Refund.objects.exists()
+            page.get_by_role("button", name="Pay back").click()
+            expect(page.get_by_role("status")).to_contain_text("Your answer was sent")
+            page.goto(talk)
+            expect(page.locator("output")).to_contain_text("9.60 was paid back", timeout=PATIENCE)
+
+    assert [str(each.amount) for each in Refund.objects.all()] == ["9.60"]
+    assert model.asked == {0: 1, 1: 2, 2: 1}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
+from pgqueue.listing import waits
 from pgqueue.listing.index import NEWEST_FIRST, STRETCH, Listing
 from pgqueue.listing.messages import ended_of_flow, everything
 from pgqueue.management import arguments, rows
@@ -84,6 +85,10 @@ class Command(QueueCommand):
 def _listings(alias: str, options: Mapping[str, Any]) -> tuple[Any, list[Listing]]:
     """Return the table of the wanted messages, and its listings."""
     filters, state = wanted(options), options["state"]
+    if options["waits"] and state not in (*Outcome.values, ENDED):
+        filters |= {} if state is None else {"state": state}
+        rest = {name: value for name, value in filters.items() if name != "id"}
+        return Message, [waits.listing(Message.objects.using(alias), options["waits"], rest)]
     if state is None or state in State.values:
         filters |= {} if state is None else {"state": state}
         return Message, list(everything(Message.objects.using(alias), filters))

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from pgqueue.spark.page import flows, future, groups, headline, hours, objectives, timeline, trouble
+from pgqueue.spark.page import (
+    flows,
+    future,
+    groups,
+    headline,
+    hours,
+    objectives,
+    timeline,
+    trouble,
+    waits,
+)
 from pgqueue.spark.page.rows import Data
 
 if TYPE_CHECKING:
@@ -23,6 +33,7 @@ SECTIONS = {
     "by_task": groups.tasks,
     "by_key": groups.keys,
     "flows": flows.flows,
+    "waits": waits.waits,
     "errors": trouble.errors,
     "retry_storms": trouble.storms,
     "what_if": future.what_if,

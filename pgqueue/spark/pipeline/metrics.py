@@ -16,6 +16,7 @@ from pgqueue.spark.pipeline import (
     rates,
     simulation,
     storms,
+    waits,
 )
 from pgqueue.spark.pipeline.material import Made, Material
 
@@ -66,6 +67,12 @@ METRICS: Mapping[str, Metric] = {
         "How long flows took, and where the messages on their critical paths waited.",
         ("flows", "flow_tasks", "flow_paths"),
         flows.make_flows,
+    ),
+    "waits": Metric(
+        "Waits of durable tasks",
+        "What runs of durable tasks waited for, and for how long.",
+        ("waits",),
+        waits.make_waits,
     ),
     "errors": Metric(
         "Errors",

@@ -21,7 +21,7 @@ _COMMON = (
     *("created_at", "run_at", "claimed_at", "started_at", "errors"),
     *("flow_id", "flow_name", "flow_created_at", "freed_by", "freed_at"),
 )
-HISTORY = (*_COMMON, "outcome", "finished_at", "flow_ended_at")
+HISTORY = (*_COMMON, "outcome", "finished_at", "flow_ended_at", "steps")
 """The required columns of the table `history`."""
 DEADLETTERS = (*_COMMON, "died_at")
 """The required columns of the table `deadletters`."""
@@ -62,15 +62,17 @@ def runs(history: DataFrame, deadletters: DataFrame) -> DataFrame:
         `run_s`: from started_at to ended_at;
         `total_s`: from arrived_at to ended_at, if it succeeded or died;
         `errors`: structs of attempt, worker_id, at, error_class, place, pattern and message.
+        `steps`: as in history; of a dead letter NULL.
         A message of a flow has flow_id, flow_name, flow_created_at, flow_ended_at, freed_by, and
         `waited_s`: from its storage to the end of its last parent.
     """
-    columns = [*_COMMON, "outcome", "ended_at", "flow_ended_at"]
+    columns = [*_COMMON, "outcome", "ended_at", "flow_ended_at", "steps"]
     ended = history.withColumnRenamed("finished_at", "ended_at").select(*columns)
     dead = (
         deadletters.withColumn("outcome", F.lit("dead"))
         .withColumnRenamed("died_at", "ended_at")
         .withColumn("flow_ended_at", F.lit(None).cast("timestamp"))
+        .withColumn("steps", F.lit(None).cast("string"))
         .select(*columns)
     )
     return _derived(ended.unionByName(dead))
@@ -91,6 +93,7 @@ def waiting(messages: DataFrame) -> DataFrame:
         .withColumn("outcome", F.lit("live"))
         .withColumn("ended_at", nothing)
         .withColumn("flow_ended_at", nothing)
+        .withColumn("steps", F.lit(None).cast("string"))
     )
 
 

@@ -1,6 +1,7 @@
 """The demo: a rush of orders, a worker killed half-way, and the books checked at the end.
 
-tour ──▶ producers ──▶ (event log ──▶ messages) ◀── workers ──▶ mailserver, receiver
+tour ──▶ producers ──▶ (event log ──▶ messages) ◀── workers ──▶ mailserver, receiver, model
+  ├────▶ complaint: a durable task asks the model, and the owner by mail
   └────▶ ledger: what producers, mail server and receiver saw, against what the tables say
 """
 

@@ -32,6 +32,8 @@ ROWS = {
     "posts_of_rolled_back_orders": "… of orders rolled back",
     "reports": "Reports of the day's sales mailed",
     "reports_wrong": "… with other sums than the orders have",
+    "refunds_wrong": "Refunds that are wrong",
+    "questions_repeated": "Questions of the agent that were repeated",
     "per_s": "Messages a second, over all",
     "pickup_p50_ms": "From message to the last start, median in ms",
     "pickup_p99_ms": "… of 99 %, with backlog, lost leases and retries",

@@ -51,6 +51,9 @@ class Ledger:
         audited_out_of_order: entries that were written before one of an earlier event.
         reports: mails of the nightly report.
         reports_wrong: those of them that say anything else than the orders.
+        refunds_wrong: refunds that the agent paid too often, not at all, or with another sum.
+        questions_repeated: what the agent has asked the model again, but for the question that was
+            under way when its worker was killed.
         per_s: messages that succeeded, a second of the whole run.
         pickup_p50_ms, pickup_p99_ms: how long messages waited from being made to the
             start of the run that succeeded: backlog, lost leases and retries are in it.
@@ -80,6 +83,8 @@ class Ledger:
     posts_of_rolled_back_orders: int
     reports: int
     reports_wrong: int
+    refunds_wrong: int
+    questions_repeated: int
     per_s: float
     pickup_p50_ms: float
     pickup_p99_ms: float
@@ -130,6 +135,12 @@ PROMISES: Mapping[str, Callable[[Ledger], bool]] = {
     "The nightly report, a flow, was mailed, and its sums are those of the orders.": (
         lambda it: it.reports > 0 and not it.reports_wrong
     ),
+    "The agent, a durable task, paid back once, after the owner had agreed.": (
+        lambda it: not it.refunds_wrong
+    ),
+    "The agent asked the model nothing again that had been answered.": (
+        lambda it: not it.questions_repeated
+    ),
 }
 
 
@@ -141,6 +152,8 @@ def audit(
     took: timedelta,
     *,
     after: int,
+    refunds_wrong: int = 0,
+    questions_repeated: int = 0,
 ) -> Ledger:
     """Compare what producers, mail server and partner saw with what the tables say.
 
@@ -149,6 +162,7 @@ def audit(
         posted: posts by order id.
         reports: what each mail of the nightly report says.
         after: the log's last position before the first order.
+        refunds_wrong, questions_repeated: as in the ledger.
     """
     committed = {each.order_id for each in placed if each.is_committed}
     rolled_back = {each.order_id for each in placed if not each.is_committed}
@@ -205,6 +219,8 @@ def audit(
         posts_of_rolled_back_orders=sum(posted[id] for id in rolled_back),
         reports=len(reports),
         reports_wrong=sum(each != str(sales_in(orders)) for each in reports),
+        refunds_wrong=refunds_wrong,
+        questions_repeated=questions_repeated,
         per_s=round(successes / took.total_seconds(), 1),
         pickup_p50_ms=_percentile(waits, 0.50),
         pickup_p99_ms=_percentile(waits, 0.99),

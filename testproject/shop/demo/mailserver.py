@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import socket
 from collections import Counter
-from email import message_from_bytes
+from email import message_from_bytes, policy
 from types import TracebackType
 
 from aiosmtpd.controller import Controller
@@ -17,6 +17,7 @@ class MailServer:
     Attributes:
         received: mails by order id. The server's thread alone writes it.
         reports: what each mail of a report says. Likewise.
+        links: the links by which the owner agrees to refunds. Likewise.
     """
 
     host = HOST
@@ -25,6 +26,7 @@ class MailServer:
         self.port = _free_port()
         self.received: Counter[int] = Counter()
         self.reports: list[str] = []
+        self.links: list[str] = []
         self._controller = Controller(self, hostname=HOST, port=self.port)
 
     def __enter__(self) -> MailServer:
@@ -41,9 +43,11 @@ class MailServer:
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         """Take one mail; aiosmtpd calls it so."""
-        mail = message_from_bytes(envelope.original_content or b"")
+        mail = message_from_bytes(envelope.original_content or b"", policy=policy.default)
         if said := mail["X-Report"]:
             self.reports.append(said)
+        elif mail["X-Question"]:
+            self.links.append(mail.get_content().split()[-1])
         else:
             self.received[int(mail["X-Order"])] += 1
         return "250 OK"

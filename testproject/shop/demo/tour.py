@@ -10,9 +10,11 @@ from django.db import connection
 
 from testproject.shop.demo import SKU_PREFIX, traces
 from testproject.shop.demo.baskets import Basket, fill_baskets
+from testproject.shop.demo.complaint import Complaint, questions_repeated
 from testproject.shop.demo.display import Display
 from testproject.shop.demo.ledger import FOLLOW_UPS, Ledger, audit
 from testproject.shop.demo.mailserver import MailServer
+from testproject.shop.demo.model import HELD, Model
 from testproject.shop.demo.producers import Producers
 from testproject.shop.demo.receiver import Receiver
 from testproject.shop.demo.workers import Workers
@@ -66,17 +68,27 @@ def _run(baskets: Sequence[Basket], plan: Plan) -> Ledger:
         Display(messages=messages) as display,
         MailServer() as mails,
         _partner() as partner,
-        Workers(mails.host, mails.port, verbosity=plan.verbosity) as workers,
+        Model(holds=True) as model,
+        Workers(mails.host, mails.port, model_url=model.url, verbosity=plan.verbosity) as workers,
         Producers(baskets, threads=plan.producers) as producers,
     ):
         watch = Watch(show=display.show, checks=[producers.check, workers.check])
         began = time.monotonic()
         producers.start()
         first = workers.start()
+        watch.until(lambda ended: ended > 0)
+        complaint = Complaint.made()
+        display.say("A customer complains. An agent asks a model, which thinks.")
         watch.until(lambda ended: ended >= messages // 2)
+        watch.until(lambda ended: model.asked[HELD] > 0)
         workers.kill()
+        model.release()
         second = workers.start()
         display.say(f"Half-way, worker {first} was killed; worker {second} goes on.")
+        watch.until(lambda ended: bool(mails.links))
+        for link in mails.links[:1]:
+            display.say("The agent goes on where it was. The owner agrees, by a mailed link.")
+            complaint.agree(link)
         watch.until(lambda ended: producers.are_done() and not traces.is_any_left())
         took = timedelta(seconds=time.monotonic() - began)
         display.say("Night falls: a flow counts what was sold of each product, and mails the sum.")
@@ -84,7 +96,16 @@ def _run(baskets: Sequence[Basket], plan: Plan) -> Ledger:
         watch.until(lambda ended: not traces.is_any_left())
         workers.stop()
         placed = producers.join()
-    return audit(placed, mails.received, partner.received, mails.reports, took, after=head)
+    return audit(
+        placed,
+        mails.received,
+        partner.received,
+        mails.reports,
+        took,
+        after=head,
+        refunds_wrong=complaint.refunds_wrong(),
+        questions_repeated=questions_repeated(model),
+    )
 
 
 class Watch:

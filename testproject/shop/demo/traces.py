@@ -7,7 +7,16 @@ from django.db import connection
 from pgqueue import webhooks
 from pgqueue.engine import dispatch, log
 from pgqueue.events import groups, subscriptions
-from pgqueue.models import Blocked, Dependency, FailedMember, Flow, History, Message
+from pgqueue.models import (
+    Blocked,
+    Dependency,
+    FailedMember,
+    Flow,
+    History,
+    Message,
+    Step,
+    StoredSignal,
+)
 from pgqueue.states import State
 from testproject.shop.demo import CHANNEL, SKU_PREFIX
 from testproject.shop.demo.receiver import Receiver
@@ -25,7 +34,11 @@ def clear() -> None:
     for model in (Blocked, Dependency, FailedMember):
         model._base_manager.filter(flow_id__in=flows).delete()
     Flow.objects.filter(pk__in=flows).delete()
-    Message.objects.filter(channel=CHANNEL).delete()
+    messages = Message.objects.filter(channel=CHANNEL)
+    ids = list(messages.values_list("pk", flat=True))
+    for kept in (Step, StoredSignal):
+        kept._base_manager.filter(message_id__in=ids).delete()
+    messages.delete()
     History.objects.filter(channel=CHANNEL).delete()
     Product.objects.filter(sku__startswith=SKU_PREFIX).delete()
 

@@ -29,7 +29,9 @@ class Workers:
     None outlives the block, nor this process, however that ends.
     """
 
-    def __init__(self, mail_host: str, mail_port: int, *, verbosity: int) -> None:
+    def __init__(
+        self, mail_host: str, mail_port: int, *, model_url: str = "", verbosity: int
+    ) -> None:
         self._command = [
             *[sys.executable, str(BOUND_TO_PARENT), str(os.getpid())],
             *[str(Path(settings.BASE_DIR) / "manage.py"), "runworker"],
@@ -41,6 +43,7 @@ class Workers:
             "DATABASE_URL": database_url(connections["default"].settings_dict),
             "EMAIL_HOST": mail_host,
             "EMAIL_PORT": str(mail_port),
+            "MODEL_URL": model_url,
             "PGQUEUE_LEASE": str(LEASE.total_seconds()),
         }
         self._process: subprocess.Popen[bytes] | None = None

@@ -24,8 +24,10 @@ function followMessage(section) {
   const events = new EventSource(section.dataset.events);
   const show = (event) => {
     const {status, progress, result} = JSON.parse(event.data);
-    if (progress) [bar.max, bar.value] = [progress.of, progress.packed];
-    section.querySelector("output").textContent = result ?? status;
+    if (progress?.of) [bar.max, bar.value] = [progress.of, progress.packed];
+    section.querySelector("output").textContent = result ?? progress?.text ?? status;
+    const approve = section.querySelector("[data-approve]");
+    if (approve) approve.hidden = !(approve.href = progress?.approve ?? "");
     const item = document.createElement("li");
     item.textContent = event.type;
     section.querySelector("ol").append(item);

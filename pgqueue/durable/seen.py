@@ -1,0 +1,158 @@
+"""The steps and signals of a message, live or ended, redacted for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from pgqueue.codec.envelope import is_envelope, token_in
+from pgqueue.engine import steps as engine
+from pgqueue.engine.steps import SeenSignal, SeenStep
+from pgqueue.engine.values import Cursors
+from pgqueue.redaction import NOWHERE, Hidden, Redactor
+from pgqueue.tasks import redacting
+from pgqueue.values.instants import aware
+
+OPEN = ("waiting", "retrying")
+"""The states of a step that is not over."""
+
+
+@dataclass(frozen=True)
+class SeenSteps:
+    """The last steps of a message, and the last signals to it.
+
+    Attributes:
+        is_all: whether there are no further ones.
+        hidden: removes the redacted values of both from other texts, such as errors.
+    """
+
+    steps: list[SeenStep]
+    signals: list[SeenSignal]
+    is_all: bool
+    hidden: Hidden
+
+    @property
+    def open(self) -> SeenStep | None:
+        """The step that the message waits for, or tries again; None: it waits for none."""
+        return next((each for each in reversed(self.steps) if each.state in OPEN), None)
+
+    @property
+    def awaited(self) -> list[str]:
+        """The names of the signals that the message waits for."""
+        step = self.open
+        return [] if step is None or step.kind != "signal" else list(step.signals or [])
+
+
+def seen(
+    connection: Cursors, id: int, task: str, hidden: Hidden, *, limit: int, excerpt: int
+) -> SeenSteps:
+    """Return the last steps of a message and the last signals to it, redacted.
+
+    Args:
+        task: the name of the message's task.
+        hidden: hides the redacted values of its other columns.
+        limit: steps and signals, at most, each.
+        excerpt: characters of a result and of a payload, at most.
+    """
+    steps = engine.seen(connection, id, limit=limit + 1, excerpt=excerpt)
+    signals = engine.signals(connection, id, limit=limit + 1, excerpt=excerpt)
+    is_all = max(len(steps), len(signals)) <= limit
+    steps, signals = steps[-limit:], signals[-limit:]
+    results = [_Redacted(each.result, _of_step(task, each)) for each in steps]
+    payloads = [_Redacted(each.payload, _of_signal(task, each.name)) for each in signals]
+    own = Hidden(value for each in (*results, *payloads) for value in each.values())
+    return SeenSteps(
+        [
+            step._replace(
+                result=result.shown(hidden, own),
+                error=step.error and own.in_json(hidden.in_json(step.error)),
+            )
+            for step, result in zip(steps, results, strict=True)
+        ],
+        [
+            signal._replace(payload=payload.shown(hidden, own))
+            for signal, payload in zip(signals, payloads, strict=True)
+        ],
+        is_all,
+        own,
+    )
+
+
+class _Redacted(NamedTuple):
+    text: str | None
+    redactor: Redactor
+
+    def values(self) -> list[str]:
+        return self.redactor.values(self.text) if self.text else []
+
+    def shown(self, *hidden: Hidden) -> str | None:
+        if self.text is None or is_envelope(self.text):
+            return self.text
+        text = self.redactor.redact(self.text)
+        for each in hidden:
+            text = each.in_json(text)
+        return text
+
+
+def _of_step(task: str, step: SeenStep) -> Redactor:
+    if step.kind == "signal":
+        return _in_payload(redacting.rules_of_part(task, "signals", (step.signals or [""])[0]))
+    return redacting.rules_of_part(task, "steps", step.name)
+
+
+def _of_signal(task: str, name: str) -> Redactor:
+    if name.startswith("@"):
+        # An event, as the dispatch sends it to the step of this name.
+        return redacting.rules_of_part(task, "steps", name.removeprefix("@"))
+    return redacting.rules_of_part(task, "signals", name)
+
+
+def _in_payload(by: Redactor) -> Redactor:
+    """Return the redactor of a step that has taken a signal: its result has the payload."""
+    return Redactor(by.fields, {"payload": by.tree} if by.tree != NOWHERE else NOWHERE)
+
+
+def ids_of(step: SeenStep) -> list[int]:
+    """Return the ids of the messages that a step has stored."""
+    if step.kind != "call" or not step.result or is_envelope(step.result):
+        return []
+    try:
+        result = json.loads(step.result)
+    except ValueError:  # it was cut off
+        return []
+    found = result.get("ids") if isinstance(result, dict) else None
+    return [id for id in found if isinstance(id, int)] if isinstance(found, list) else []
+
+
+def as_json(found: SeenSteps) -> dict[str, list[dict[str, Any]]]:
+    """Return the steps and the signals as JSON."""
+    return {
+        "steps": [_plain(each._asdict()) for each in found.steps],
+        "signals": [_plain(each._asdict()) for each in found.signals],
+    }
+
+
+def _plain(columns: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(_each_plain(columns))
+
+
+def _each_plain(columns: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in columns.items():
+        if isinstance(value, datetime):
+            yield name, aware(value).astimezone(UTC).isoformat()
+        elif name in ("result", "error", "payload") and value is not None:
+            yield name, _parsed(value)
+        else:
+            yield name, value
+
+
+def _parsed(text: str) -> Any:
+    """Return parsed JSON; of what is encrypted, or was cut off, its text."""
+    try:
+        plain = json.loads(text)
+    except ValueError:
+        return text
+    return "encrypted" if token_in(plain) is not None else plain

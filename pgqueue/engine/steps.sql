@@ -1,0 +1,144 @@
+-- name: load
+SELECT
+-- include: columns
+FROM pgqueue_step
+WHERE message_id = %(id)s
+ORDER BY number
+
+-- name: load_kept
+-- Of a message that is live, or that history keeps.
+SELECT name, number, kind, function, state, result::text, error::text, tries, NULL::timestamptz, false
+FROM (
+-- include: of_any
+) s
+ORDER BY number
+
+-- name: find
+SELECT
+-- include: columns
+FROM pgqueue_step
+WHERE message_id = %(id)s AND name = %(name)s
+
+-- name: columns
+name, number, kind, function, state, result::text, error::text, tries, until, coalesce(until <= clock_timestamp(), false)
+
+-- name: done
+-- The steps of a message that are done, live or ended, in their order.
+SELECT name, number FROM (
+-- include: of_any
+) s
+WHERE state = 'done'
+ORDER BY number
+
+-- name: of_any
+-- The steps of a live message, or those that history keeps.
+SELECT s.name, s.number, s.kind, s.state, s.function, s.signals, s.result, s.error, s.tries, s.started_at, s.finished_at
+FROM pgqueue_step s
+WHERE s.message_id = %(id)s
+UNION ALL
+SELECT r.name, r.number, r.kind, r.state, coalesce(r.function, ''), r.signals, r.result, r.error, coalesce(r.tries, 1),
+       coalesce(r.started_at, h.started_at, h.created_at), coalesce(r.finished_at, h.finished_at)
+FROM pgqueue_history h CROSS JOIN LATERAL jsonb_to_recordset(h.steps -> 'steps')
+    AS r (name text, number integer, kind text, state text, function text, signals text[], result jsonb, error jsonb,
+          tries integer, started_at timestamptz, finished_at timestamptz)
+WHERE h.id = %(id)s AND h.steps IS NOT NULL
+
+-- name: copy
+-- With the failed steps before the last one: the code of the message has handled them.
+INSERT INTO pgqueue_step
+    (message_id, name, number, kind, state, function, signals, result, error, tries, started_at, finished_at, attempt)
+SELECT %(to)s, s.*, 0
+FROM (
+-- include: of_any
+) s
+WHERE s.state IN ('done', 'failed') AND s.number <= %(upto)s
+
+-- name: again
+-- Have a message do a step again that is done or has failed, in a run that begins now. Only while no run is under way. The
+-- signal that the step has taken is there again.
+WITH chosen AS MATERIALIZED (
+    SELECT m.id, m.state FROM pgqueue_message m
+    WHERE m.id = %(id)s AND m.state || '' <> 'running'
+      AND (SELECT count(*) FROM pgqueue_step s
+           WHERE s.message_id = m.id AND s.name = %(name)s AND s.state IN ('done', 'failed')) > 0
+    ORDER BY id
+    FOR UPDATE
+), returned AS (
+    UPDATE pgqueue_signal SET taken_by = NULL
+    WHERE message_id = ANY (ARRAY(SELECT id FROM chosen)) AND taken_by = %(name)s
+), gone AS (
+    DELETE FROM pgqueue_step WHERE message_id = ANY (ARRAY(SELECT id FROM chosen)) AND name = %(name)s
+), changed AS (
+    UPDATE pgqueue_message
+    SET state = 'ready', run_at = statement_timestamp(),
+        governed =
+-- include: governed_anew
+    WHERE id = ANY (ARRAY(SELECT id FROM chosen WHERE state IN ('held', 'scheduled')))
+    RETURNING id, channel, key, state, governed
+),
+-- include: told
+SELECT chosen.state, (SELECT count(*) FROM told) FROM chosen
+
+-- name: seen
+-- The last steps of a live or ended message, with the beginnings of their results.
+SELECT s.name, s.number, s.kind, s.state, s.function, s.signals, left(s.result, %(excerpt)s), s.error, s.tries,
+       s.started_at, s.finished_at, s.until
+FROM (
+    SELECT s.name, s.number, s.kind, s.state, s.function, s.signals, s.result::text, s.error::text, s.tries,
+           s.started_at, s.finished_at, s.until
+    FROM pgqueue_step s
+    WHERE s.message_id = %(id)s
+    UNION ALL
+    SELECT r.name, r.number, r.kind, r.state, coalesce(r.function, ''), r.signals, r.result::text, r.error::text,
+           coalesce(r.tries, 1), coalesce(r.started_at, h.finished_at), coalesce(r.finished_at, h.finished_at), r.until
+    FROM pgqueue_history h CROSS JOIN LATERAL jsonb_to_recordset(h.steps -> 'steps')
+        AS r (name text, number integer, kind text, state text, function text, signals text[], result jsonb, error jsonb,
+              tries integer, started_at timestamptz, finished_at timestamptz, until timestamptz)
+    WHERE h.id = %(id)s AND h.steps IS NOT NULL) s
+ORDER BY s.number DESC
+LIMIT %(limit)s
+
+-- name: signals
+-- The last signals to a live or ended message, with the beginnings of their payloads.
+SELECT s.id, s.name, s.sent_at, s.dedupe_id, s.taken_by, left(s.payload, %(excerpt)s)
+FROM (
+    SELECT s.id, s.name, s.sent_at, s.dedupe_id, s.taken_by, s.payload::text FROM pgqueue_signal s WHERE s.message_id = %(id)s
+    UNION ALL
+    SELECT r.id, r.name, r.sent_at, r.dedupe_id, r.taken_by, r.payload::text
+    FROM pgqueue_history h CROSS JOIN LATERAL jsonb_to_recordset(h.steps -> 'signals')
+        AS r (id bigint, name text, sent_at timestamptz, dedupe_id text, taken_by text, payload jsonb)
+    WHERE h.id = %(id)s AND h.steps IS NOT NULL) s
+ORDER BY s.id DESC
+LIMIT %(limit)s
+
+-- name: waits
+-- The waits of durable runs by their tasks. Of each reason, those that have lasted longest are counted, up to a bound. An
+-- index has them in this order; the first condition is that index's own.
+SELECT m.task, r.reason, count(*), max(extract(epoch FROM clock_timestamp() - s.started_at))::float8
+FROM (VALUES ('waiting', 'sleep', 'sleep'), ('waiting', 'signal', 'signal'), ('waiting', 'event', 'event'),
+             ('waiting', 'call', 'call'), ('retrying', 'step', 'retry'), ('retrying', 'atomic', 'retry'))
+    AS r (state, kind, reason)
+CROSS JOIN LATERAL (
+    SELECT s.message_id, s.started_at FROM pgqueue_step s
+    WHERE s.state IN ('retrying', 'waiting') AND s.state = r.state AND s.kind = r.kind
+    ORDER BY s.started_at
+    LIMIT %(bound)s) s
+CROSS JOIN LATERAL (SELECT task FROM pgqueue_message WHERE id = s.message_id LIMIT 1) m
+GROUP BY m.task, r.reason
+ORDER BY 4 DESC
+LIMIT %(limit)s
+
+-- name: go_on
+-- Whether one of these messages has neither ended nor died.
+SELECT count(*) > 0 FROM (
+    SELECT FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[]) AND state || '' <> 'dead' LIMIT 1) live
+
+-- name: store
+-- A function, since its plan is kept: Django's connections prepare no statements.
+SELECT pgqueue_store_step_v1(
+    %(id)s, %(attempt)s, %(worker_id)s, %(name)s, %(number)s, %(kind)s, %(function)s, %(state)s, %(result)s::jsonb,
+    %(error)s::jsonb, %(tries)s, %(delay)s::interval, %(until)s::timestamptz, %(took)s::interval, %(given)s::jsonb)
+
+-- name: take_signal
+SELECT * FROM pgqueue_take_signal_v1(
+    %(id)s, %(attempt)s, %(worker_id)s, %(name)s, %(number)s, %(kind)s, %(names)s::text[], %(given)s::jsonb)

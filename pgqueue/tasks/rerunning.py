@@ -1,0 +1,89 @@
+"""Enqueue messages that have ended once more, and fork those of durable tasks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.db import connections, transaction
+
+from pgqueue.engine import enqueue as enqueueing
+from pgqueue.engine import steps
+from pgqueue.engine.enqueue import Common
+from pgqueue.engine.lookup import Found
+from pgqueue.exceptions import ChannelFull, InvalidStep
+from pgqueue.tasks.declaration import Declaration
+from pgqueue.values.error_words import hint
+
+OF_ONE_RUN = (
+    *("handed_back", "continued", "dedupe_key", "replayed_from"),
+    *("forked_from", "forked_after", "rerun_of"),
+)
+"""Keys of metadata that belong to one message alone."""
+
+
+def rerun(task: Declaration[Any, Any], found: Found, payload: str | None = None) -> int:
+    """Store a message as this one was stored, and return its id; nothing of its runs is copied.
+
+    Args:
+        payload: other arguments as JSON; None: its own.
+
+    Raises:
+        ChannelFull: a policy's max_size is reached.
+    """
+    return _store(task, found, payload, {"rerun_of": found.id})
+
+
+def fork(
+    task: Declaration[Any, Any], found: Found, after: str | None, payload: str | None = None
+) -> int:
+    """Store a message that begins with the steps of another one, and return its id.
+
+    Args:
+        after: the name of the last step that is copied; None: all that are done.
+        payload: other arguments as JSON; None: those of the other message.
+
+    Raises:
+        InvalidStep: the other message has done no step of this name.
+        ChannelFull: a policy's max_size is reached.
+    """
+    connection = connections[task.alias]
+    with transaction.atomic(using=task.alias):
+        done = steps.done(connection, found.id)
+        if after is not None and after not in done:
+            raise InvalidStep(
+                f"{task.name} #{found.id} has done no step {after!r:.99}. {hint(after, done)}"
+            )
+        metadata = {"forked_from": found.id} | ({} if after is None else {"forked_after": after})
+        id = _store(task, found, payload, metadata)
+        last = max(done.values(), default=0) if after is None else done[after]
+        steps.copy(connection, found.id, id, upto=last)
+    return id
+
+
+def _store(
+    task: Declaration[Any, Any], found: Found, payload: str | None, further: dict[str, Any]
+) -> int:
+    own = {
+        name: value for name, value in json.loads(found.metadata).items() if name not in OF_ONE_RUN
+    }
+    common = Common(
+        channel=found.channel,
+        task=found.task,
+        metadata=json.dumps({**own, **further}),
+        options=found.options,
+        priority=found.priority,
+        max_attempts=found.max_attempts,
+        run_at=None,
+        run_after=None,
+        ordered=task.ordered,
+    )
+    [id] = enqueueing.enqueue(
+        connections[task.alias],
+        common,
+        keys=[found.key],
+        payloads=[found.payload if payload is None else payload],
+    ).ids
+    if id is None:
+        raise ChannelFull(f"The channel {found.channel!r} is full, and drops further messages.")
+    return id

@@ -1,0 +1,152 @@
+"""Send signals to messages of durable tasks."""
+
+from __future__ import annotations
+
+from dataclasses import is_dataclass
+from typing import Any, Literal
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+
+from pgqueue.codec.encoding import ANYTHING, Hint
+from pgqueue.codec.scalars import Unstorable
+from pgqueue.conf import settings
+from pgqueue.database.migration_check import needing_tables
+from pgqueue.engine import signalling as engine
+from pgqueue.engine.values import Cursors
+from pgqueue.exceptions import InvalidArgument, InvalidStep, MessageEnded, UnknownTask
+from pgqueue.tasks import encryption, registry
+from pgqueue.tasks.declaration import Declaration
+from pgqueue.values.names import as_key, as_text
+
+NAME_BYTES = 180
+SIGNAL = "signal"
+"""The name of its part of a message, for encryption."""
+PAYLOAD_LIMIT = 64 * 1024  # bytes
+
+IfEnded = Literal["raise", "ignore"]
+
+
+def signal(
+    message: Any,
+    name: str,
+    payload: Any = None,
+    *,
+    dedupe_key: str | None = None,
+    channel: str | None = None,
+    dedupe_id: str | None = None,
+    if_ended: IfEnded = "raise",
+    database: str | None = None,
+) -> bool:
+    """Send a signal to a message: `DurableContext.wait_for` returns its payload.
+
+    The signal is part of the transaction that is open on the queue's database. It is kept if it
+    comes before the wait.
+
+    Args:
+        message: a result, or the message's id; None: see `dedupe_key`.
+        name: the name that the message waits for.
+        payload: any value that a task's argument accepts, up to 64 KiB as JSON.
+        dedupe_key: in place of `message`, the dedupe key of a live message of `channel`.
+        channel: None: the default channel.
+        dedupe_id: a text that is the sender's own for this signal: sent again, it counts once.
+        if_ended: "raise": raise MessageEnded if the message has ended; "ignore": return False.
+        database: the alias of the queue's database; None: the one of the result, or of `PGQUEUE`.
+
+    Returns:
+        Whether the signal was stored: not if it was sent before, or if the message has ended.
+
+    Raises:
+        MessageEnded: the message has ended, or there is none.
+        InvalidStep: an option is invalid.
+        InvalidArgument: the payload is not storable.
+    """
+    task = getattr(message, "task", None)
+    alias = database or (settings().database if task is None else task.alias)
+    _check(name, dedupe_id, if_ended)
+    text = encoded(name, payload)
+    with needing_tables(alias):
+        id = _id(alias, message, dedupe_key, channel)
+        sent: engine.Sent = "ended"
+        own = None if id is None else task or _task_of(connections[alias], id)
+        if id is not None and own is not None:
+            text = encryption.enveloped(own.name, SIGNAL, text) if own.encrypted else text
+            sent = engine.send(connections[alias], id, name, text, dedupe_id)
+    if sent == "ended" and if_ended == "raise":
+        which = f"with the dedupe key {dedupe_key!r}" if message is None else f"{message}"
+        raise MessageEnded(f"The signal {name!r} reaches no message {which}: it has ended.")
+    return sent == "sent"
+
+
+async def asignal(message: Any, name: str, payload: Any = None, **options: Any) -> bool:
+    """Send a signal, from async code."""
+    return await sync_to_async(signal)(message, name, payload, **options)
+
+
+def _task_of(connection: Cursors, id: int) -> Declaration[Any, Any] | None:
+    """Return the task of a live message.
+
+    Raises:
+        UnknownTask: it is not known here, so that nobody knows whether its signals are encrypted.
+    """
+    name = engine.task_of(connection, id)
+    if name is None:
+        return None
+    if (task := registry.find(name)) is None:
+        raise UnknownTask(f"Message {id} is of {name!r}, which is not known here.")
+    return task
+
+
+def _id(alias: str, message: Any, dedupe_key: str | None, channel: str | None) -> int | None:
+    if message is None:
+        if not dedupe_key:
+            raise InvalidStep("signal() needs a message, or a dedupe_key=.")
+        own = channel or settings().default_channel
+        return engine.with_dedupe_key(connections[alias], own, as_key(dedupe_key))
+    try:
+        return int(getattr(message, "id", message))
+    except (TypeError, ValueError) as error:
+        raise InvalidStep(f"{message!r:.99} is no message: give a result, or its id.") from error
+
+
+def check_name(name: str, what: str = "name") -> None:
+    """Check the name of a signal.
+
+    Raises:
+        InvalidStep: it is no text of 1 to 180 bytes, or begins with "@", as events do.
+    """
+    try:
+        if not as_text(name, NAME_BYTES):
+            raise ValueError("it must not be empty.")
+        if what == "name" and name.startswith("@"):
+            raise ValueError("it must not begin with @.")
+    except (TypeError, ValueError) as error:
+        raise InvalidStep(f"{what}={name!r:.99} of a signal: {error}") from error
+
+
+def _check(name: str, dedupe_id: str | None, if_ended: str) -> None:
+    check_name(name)
+    if dedupe_id is not None:
+        check_name(dedupe_id, "dedupe_id")
+    if if_ended not in ("raise", "ignore"):
+        raise InvalidStep(f"if_ended={if_ended!r:.99}: it must be 'raise' or 'ignore'.")
+
+
+def encoded(name: str, payload: Any) -> str:
+    """Return the payload of a signal as JSON.
+
+    Raises:
+        InvalidArgument: it is not storable.
+    """
+    # A dataclass is read by the hint of the wait.
+    hint = Hint(type(payload)) if is_dataclass(payload) else ANYTHING
+    try:
+        text = hint.dump(payload)
+    except Unstorable as error:
+        raise InvalidArgument(error.about(f"the payload of the signal {name!r}")) from error
+    if len(text.encode()) > PAYLOAD_LIMIT:
+        raise InvalidArgument(
+            f"The payload of the signal {name!r} would take {len(text.encode()):,} bytes, more "
+            f"than {PAYLOAD_LIMIT:,}: store the data elsewhere, and say where it is."
+        )
+    return text

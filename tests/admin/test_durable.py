@@ -1,0 +1,297 @@
+"""The page of a message of a durable task, and the operations on it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.admin.models import LogEntry
+from django.test import Client
+from django.utils.html import strip_tags
+
+from pgqueue.durable import signal
+from pgqueue.models import History, Message, Step, StoredSignal
+from pgqueue.testing import run_all
+from tests.admin.acting import HISTORY, MESSAGES, act, told
+from tests.durable import tasks
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _calls() -> None:
+    tasks.calls.clear()
+
+
+def page(client: Client, id: Any, path: str = MESSAGES) -> Any:
+    response: Any = client.get(f"{path}{id}/change/", follow=True)
+    assert response.status_code == 200
+    return response
+
+
+def story(client: Client, id: Any) -> list[str]:
+    return [strip_tags(str(line.text)) for line in page(client, id).context["story"]]
+
+
+def waiting() -> Any:
+    result = tasks.asks_late.enqueue(2)
+    run_all(raise_errors=True)
+    return result
+
+
+class TestThePage:
+    def test_shows_the_steps_with_their_results_and_what_it_waits_for(self, viewer: Client) -> None:
+        result = waiting()
+
+        shown = page(viewer, result.id).context["durable"].steps
+
+        assert [(row.step.name, row.state, row.result) for row in shown] == [
+            ("add", "Done", "3"),
+            ("double", "Done", "6"),
+            ("wait:go", "Waiting", ""),
+        ]
+        assert story(viewer, result.id)[-1] == "It waits for the signal “go”."
+
+    def test_shows_them_after_the_end(self, viewer: Client) -> None:
+        result = waiting()
+        signal(result, "go", 7, dedupe_id="a")
+        run_all(raise_errors=True)
+
+        seen = page(viewer, result.id).context["durable"]
+
+        assert [row.step.name for row in seen.steps] == ["add", "double", "wait:go"]
+        [sent] = seen.signals
+        assert (sent.name, sent.payload, sent.signal.taken_by) == ("go", "7", "wait:go")
+
+    def test_says_until_when_it_sleeps(self, viewer: Client) -> None:
+        result = tasks.naps.enqueue()
+        run_all(raise_errors=True)
+
+        assert story(viewer, result.id)[-1].startswith("It sleeps (“night”) until ")
+
+    def test_says_which_step_is_tried_again(self, viewer: Client) -> None:
+        tasks.failing["on"] = True
+        result = tasks.fails_slowly.enqueue()
+        run_all()
+
+        assert story(viewer, result.id)[-1].startswith("The step “fails” is tried again: it waits")
+        assert "ValueError" in page(viewer, result.id).content.decode()
+
+    def test_says_which_event_it_waits_for(self, viewer: Client) -> None:
+        result = tasks.pays.enqueue("7")
+        run_all(raise_errors=True)
+
+        said = story(viewer, result.id)[-1]
+
+        assert said.startswith("It waits for the event “payment.settled”, until ")
+
+    def test_links_to_the_messages_that_it_waits_for(self, viewer: Client) -> None:
+        result = tasks.waits_for_slow.enqueue()
+        run_all(raise_errors=True)
+        child = Message.objects.exclude(pk=result.id).get()
+
+        assert f"/message/{child.pk}/change/" in page(viewer, result.id).content.decode()
+        assert story(viewer, result.id)[-1] == "It waits for the messages of the step “gather”."
+
+    def test_of_a_plain_message_has_no_steps(self, viewer: Client) -> None:
+        result = tasks.square.enqueue(3)
+
+        assert "steps-heading" not in page(viewer, result.id).content.decode()
+
+    def test_offers_nothing_to_those_who_may_only_look(self, viewer: Client) -> None:
+        result = waiting()
+
+        shown = page(viewer, result.id)
+
+        assert shown.context["verbs"] == []
+        assert [row.links for row in shown.context["durable"].steps] == [[], [], []]
+
+
+class TestASignal:
+    def test_is_sent_by_a_form_of_its_types_fields(self, operator: Client) -> None:
+        result = tasks.asks.enqueue()
+        run_all(raise_errors=True)
+        path = f"{MESSAGES}{result.id}/signal/?name=approved"
+
+        form = operator.get(path).context["form"]  # type: ignore[index]
+        answer = operator.post(
+            path,
+            {
+                "name": "approved",
+                "dedupe_id": form["dedupe_id"].value(),
+                "field_by": "ann",
+                "field_pages": "[1, 2]",
+            },
+            follow=True,
+        )
+        run_all(raise_errors=True)
+        result.refresh()
+
+        assert [*form.fields] == ["name", "dedupe_id", "field_by", "field_pages"]
+        assert told(answer) == ["The signal “approved” was sent."]
+        assert result.return_value == "ann [1, 2]"
+        assert LogEntry.objects.get().change_message == "The signal “approved” was sent."
+
+    def test_counts_once_if_its_form_is_sent_twice(self, operator: Client) -> None:
+        result = waiting()
+        path, data = f"{MESSAGES}{result.id}/signal/", {"name": "go", "dedupe_id": "a"}
+
+        for _ in range(2):
+            answer = operator.post(path, {**data, "field_value": "5"}, follow=True)
+
+        assert told(answer) == ["“go” was sent before."]
+        assert StoredSignal.objects.get().payload == 5
+
+    @pytest.mark.parametrize("value", ["x", "[1", ""])
+    def test_says_which_field_does_not_fit(self, operator: Client, value: str) -> None:
+        result = tasks.asks.enqueue()
+        run_all(raise_errors=True)
+        data = {"name": "approved", "dedupe_id": "a", "field_by": "ann", "field_pages": value}
+
+        answer: Any = operator.post(f"{MESSAGES}{result.id}/signal/?name=approved", data)
+
+        assert [*answer.context["form"].errors] == ["field_pages"]
+        assert not StoredSignal.objects.exists()
+
+    def test_may_have_any_json_if_nothing_says_its_type(self, operator: Client) -> None:
+        result = tasks.asks.enqueue()
+        data = {"name": "other", "dedupe_id": "a", "field_value": '{"a": [1.10]}'}
+
+        operator.post(f"{MESSAGES}{result.id}/signal/", data)
+
+        assert StoredSignal.objects.get().payload == {"a": [1.1]}
+
+    def test_to_a_message_that_has_ended_meanwhile_says_so(self, operator: Client) -> None:
+        result = tasks.asks_late.enqueue(2)
+        path, data = f"{MESSAGES}{result.id}/signal/", {"name": "go", "dedupe_id": "a"}
+        result.cancel()
+
+        answer: Any = operator.post(path, data, follow=True)
+
+        assert told(answer) == ["Nothing was done: it has ended."]
+        assert answer.redirect_chain[-1][0] == f"{HISTORY}{result.id}/change/"
+        assert operator.post(f"{MESSAGES}999999/signal/", data).status_code == 404
+
+
+class TestRunningNow:
+    def test_ends_a_sleep(self, operator: Client) -> None:
+        result = tasks.naps.enqueue()
+        run_all(raise_errors=True)
+
+        act(operator, "run_now", [int(result.id)])
+        run_all(raise_errors=True)
+        result.refresh()
+
+        assert result.return_value == "awake"
+
+
+class TestAStep:
+    def test_is_done_again_and_those_after_it_are_not(self, operator: Client) -> None:
+        result = waiting()
+
+        answer = operator.post(f"{MESSAGES}{result.id}/again/?step=add", follow=True)
+        run_all(raise_errors=True)
+
+        assert told(answer) == ["The step “add” is done again."]
+        assert tasks.calls == ["add", "double", "add"]
+        assert Step.objects.filter(message_id=result.id).count() == 3
+        signal(result, "go", 1)
+        run_all(raise_errors=True)
+        result.refresh()
+        assert result.return_value == 9
+
+    def test_of_a_dead_message_is_done_again_by_a_replay(self, operator: Client) -> None:
+        tasks.failing["on"] = True
+        result = tasks.may_fail.enqueue()
+        run_all()
+        tasks.failing["on"] = False
+
+        operator.post(f"{MESSAGES}{result.id}/again/?step=fails")
+        run_all()
+        result.refresh()
+
+        assert result.return_value == "yes"
+
+    def test_gives_back_the_signal_that_it_has_taken(self, operator: Client) -> None:
+        result = tasks.asks_then_naps.enqueue()
+        signal(result, "go", 4)
+        run_all(raise_errors=True)
+        assert StoredSignal.objects.get().taken_by == "wait:go"
+
+        operator.post(f"{MESSAGES}{result.id}/again/?step=wait:go")
+
+        assert StoredSignal.objects.get().taken_by is None
+
+    def test_that_does_not_exist_is_no_reason_to_run(self, operator: Client) -> None:
+        result = waiting()
+
+        answer = operator.post(f"{MESSAGES}{result.id}/again/?step=no", follow=True)
+
+        assert told(answer) == ["Nothing was done: it runs now, or has no such step."]
+        assert Message.objects.get(pk=result.id).state == "held"
+
+
+class TestAFork:
+    @pytest.mark.parametrize("is_ended", [True, False])
+    def test_begins_after_a_step_with_other_arguments(
+        self, operator: Client, is_ended: bool
+    ) -> None:
+        result, path = waiting(), MESSAGES
+        if is_ended:
+            signal(result, "go", 1)
+            run_all(raise_errors=True)
+            path = HISTORY
+
+        answer = operator.post(
+            f"{path}{result.id}/fork/?after=add", {"arguments": '{"args": [100]}'}, follow=True
+        )
+        run_all(raise_errors=True)
+        forked = Message.objects.latest("pk")
+
+        assert told(answer) == [f"Forked as #{forked.pk}, after the step “add”."]
+        assert tasks.calls == ["add", "double", "double"]
+        assert f"as a fork of #{result.id} after the step “add”" in story(operator, forked.pk)[0]
+
+    def test_with_arguments_that_do_not_fit_says_so(self, operator: Client) -> None:
+        result = waiting()
+        path = f"{MESSAGES}{result.id}/fork/"
+
+        refused: Any = operator.post(path, {"arguments": "[1]"})
+        answer = operator.post(path, {"arguments": '{"args": [1, 2, 3]}'}, follow=True)
+
+        assert [*refused.context["form"].errors] == ["arguments"]
+        assert "too many" in told(answer)[0]
+        assert Message.objects.count() == 1
+
+    def test_after_a_step_that_was_never_done_says_so(self, operator: Client) -> None:
+        result = waiting()
+
+        answer = operator.post(f"{MESSAGES}{result.id}/fork/?after=ad", follow=True)
+
+        assert "Did you mean 'add'?" in told(answer)[0]
+
+
+class TestARerun:
+    def test_is_marked_in_the_story_of_the_new_message(self, operator: Client) -> None:
+        result = tasks.square.enqueue(3)
+        run_all(raise_errors=True)
+
+        shown = operator.get(f"{HISTORY}{result.id}/rerun/")
+        answer = operator.post(f"{HISTORY}{result.id}/rerun/", follow=True)
+        again = Message.objects.get()
+
+        assert shown.status_code == 200
+        assert told(answer) == [f"Enqueued once more as #{again.pk}."]
+        assert f"as a rerun of #{result.id}" in story(operator, again.pk)[0]
+        assert LogEntry.objects.get().object_id == str(result.id)
+        run_all(raise_errors=True)
+        assert History.objects.get(pk=again.pk).result == 9
+
+    def test_of_a_task_that_is_not_known_is_refused(self, operator: Client) -> None:
+        result = tasks.square.enqueue(3)
+        Message.objects.update(task="shop.gone", state="dead")
+
+        answer = operator.post(f"{MESSAGES}{result.id}/rerun/", follow=True)
+
+        assert told(answer) == ["“shop.gone” is not known here, or not durable."]
+        assert Message.objects.count() == 1

@@ -1,0 +1,541 @@
+"""Steps: done once, found by their names, tried again, failed for good."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import transaction
+
+from pgqueue.durable import DurableContext
+from pgqueue.exceptions import InvalidStep, StepFailed, TooManySteps
+from pgqueue.models import Message, Step
+from pgqueue.testing import advance
+from tests.durable.running import Oops, add, calls, double, durable, kept, names, returned, run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def refused(function: Any, *, with_: type[BaseException] = InvalidStep) -> str:
+    """Run a durable task that meets an error; return the error's text."""
+    result = durable(function, max_attempts=1).enqueue()
+    assert run(result) == "dead"
+    [error] = result.errors
+    assert error.exception_class_path.endswith(f".{with_.__name__}"), error
+    return str(error.traceback)
+
+
+class TestAStep:
+    def test_that_has_been_done_is_not_done_again(self) -> None:
+        @durable
+        def works(run: DurableContext, start: int) -> int:
+            calls.append("top")
+            total = run.step(add, start, right=1)
+            run.sleep(0)
+            return run.step(double, total)
+
+        result = works.enqueue(3)
+
+        assert returned(result) == 8
+        assert calls == ["top", ("add", 3, 1), "top", ("double", 4)]
+
+    def test_is_named_by_its_function_and_counted(self) -> None:
+        @durable
+        def works(run: DurableContext) -> None:
+            for number in range(3):
+                run.step(double, number)
+            run.step(double, 7, name="seven")
+            run.step(add, 1, 1)
+            run.sleep(3600, name="rest")
+
+        result = works.enqueue()
+        run(result)
+
+        assert names(result) == ["double", "double#2", "double#3", "seven", "add", "rest"]
+
+    def test_is_found_by_its_name_where_steps_have_moved(self) -> None:
+        order = [add, double]
+
+        def one(function: Any, run: DurableContext) -> int:
+            return run.step(function, *([2, 3] if function is add else [10]))
+
+        @durable
+        def works(run: DurableContext) -> list[int]:
+            results = [one(each, run) for each in order]
+            run.wait_for("go")
+            return results
+
+        result = works.enqueue()
+        run(result)
+        order.reverse()
+        result.signal("go")
+
+        assert returned(result) == [20, 5]
+        assert len(calls) == 2
+
+    def test_returns_a_typed_value_in_each_run(self) -> None:
+        seen = []
+
+        def when() -> timedelta:
+            return timedelta(days=2)
+
+        @durable
+        def works(run: DurableContext) -> None:
+            seen.append(run.step(when))
+            run.sleep(0)
+
+        returned(works.enqueue())
+
+        assert seen == [timedelta(days=2)] * 2
+
+    def test_returns_an_equal_value_in_each_run(self) -> None:
+        seen = []
+
+        def pair() -> Any:
+            return [1, {"a": None}]
+
+        def floats() -> list[float]:
+            return (1.5, 2)  # type: ignore[return-value]
+
+        @durable
+        def works(run: DurableContext) -> None:
+            seen.append((run.step(pair), run.step(floats)))
+            run.sleep(0)
+
+        returned(works.enqueue())
+
+        assert seen[0] == seen[1]
+
+    def test_has_one_key_for_outside_systems_over_all_its_tries(self) -> None:
+        keys = []
+
+        def charge(run: DurableContext) -> None:
+            keys.append((run.step_name, run.idempotency_key))
+            if len(keys) in (1, 2):
+                raise Oops
+
+        @durable
+        def works(run: DurableContext) -> None:
+            run.step(charge, run, backoff=[0])
+            run.step(charge, run)
+
+        returned(works.enqueue())
+        returned(works.enqueue())
+
+        first, second, third, other, others, *_ = keys
+        assert first == second == third
+        assert len({third, other, others}) == 3
+        assert other[0] == "charge#2"
+
+    def test_has_another_key_where_a_loop_has_continued(self) -> None:
+        keys = []
+
+        def charge(run: DurableContext) -> None:
+            keys.append(run.idempotency_key)
+
+        @durable
+        def works(run: DurableContext, month: int) -> None:
+            run.step(charge, run)
+            if month < 3:
+                run.continue_as(month + 1)
+
+        returned(works.enqueue(1))
+
+        assert len(set(keys)) == 3
+
+    def test_may_not_be_more_than_the_setting_says(self, settings: Any) -> None:
+        settings.PGQUEUE = {**settings.PGQUEUE, "MAX_STEPS": 3}
+
+        def works(run: DurableContext) -> None:
+            while True:
+                run.step(double, 1)
+
+        assert "continue_as" in refused(works, with_=TooManySteps)
+        assert len(calls) == 3
+
+    def test_that_its_code_no_longer_has_hinders_nothing(self) -> None:
+        is_new = False
+
+        @durable
+        def works(run: DurableContext) -> int:
+            if not is_new:
+                run.step(add, 1, 1)
+            value = run.step(double, 4)
+            run.wait_for("go")
+            return value + run.step(double, 5)
+
+        result = works.enqueue()
+        run(result)
+        is_new = True
+        result.signal("go")
+
+        assert returned(result) == 18
+        assert [each["name"] for each in kept(result)["steps"]] == [
+            *("add", "double", "wait:go", "double#2")
+        ]
+
+    def test_whose_type_has_changed_is_an_error_of_the_step(self) -> None:
+        def when() -> str:
+            return "soon"
+
+        def now() -> timedelta:
+            raise AssertionError("it is done")
+
+        now.__name__, now.__qualname__ = when.__name__, when.__qualname__
+        function: Any = when
+
+        @durable(max_attempts=1)
+        def works(run: DurableContext) -> Any:
+            value = run.step(function)
+            run.wait_for("go")
+            return value
+
+        result = works.enqueue()
+        run(result)
+        function = now
+        result.signal("go")
+
+        assert run(result) == "dead"
+        assert "when" in result.errors[-1].traceback
+
+
+class TestUnderOneName:
+    def test_two_functions_are_refused(self) -> None:
+        def works(run: DurableContext) -> None:
+            run.step(add, 1, 2, name="first")
+            run.step(double, 1, name="first")
+
+        assert "Two steps are named 'first'" in refused(works)
+
+    def test_two_functions_of_one_name_in_two_modules_are_refused(self) -> None:
+        def add(left: int) -> int:
+            return left
+
+        add.__qualname__, add.__module__ = "add", "elsewhere"
+
+        def works(run: DurableContext) -> None:
+            run.step(globals()["add"], 1, 2)
+            run.step(add, 1)
+
+        assert "Two steps are named 'add'" in refused(works)
+
+    def test_another_function_than_before_is_refused(self) -> None:
+        function: Any = double
+
+        @durable(max_attempts=1)
+        def works(run: DurableContext) -> None:
+            run.step(function, 1, name="it")
+            run.wait_for("go")
+
+        result = works.enqueue()
+        run(result)
+        function = abs
+        result.signal("go")
+
+        assert run(result) == "dead"
+        assert "was double in an earlier run, and is abs now" in result.errors[-1].traceback
+
+    def test_another_kind_than_before_is_refused(self) -> None:
+        is_new = False
+
+        @durable(max_attempts=1)
+        def works(run: DurableContext) -> None:
+            if is_new:
+                with run.atomic("double"):
+                    pass
+            else:
+                run.step(double, 1)
+            run.wait_for("go")
+
+        result = works.enqueue()
+        run(result)
+        is_new = True
+        result.signal("go")
+
+        assert run(result) == "dead"
+        assert "was no block in an earlier run" in result.errors[-1].traceback
+
+
+class TestWrongUse:
+    def test_a_lambda_needs_a_name(self) -> None:
+        assert "give it name=" in refused(lambda run: run.step(lambda: 1))
+
+    @pytest.mark.parametrize("name", ["", "x" * 200, "nul\0", 7])
+    def test_a_name_must_be_a_short_text(self, name: Any) -> None:
+        def works(run: DurableContext) -> None:
+            run.step(double, 1, name=name)
+
+        assert "name" in refused(works)
+
+    def test_what_is_no_function_is_refused(self) -> None:
+        def works(run: DurableContext) -> None:
+            run.step(7)  # type: ignore[arg-type]
+
+        assert "7 can't be a step" in refused(works)
+
+    def test_a_partial_and_a_lambda_with_names_are_steps(self) -> None:
+        @durable
+        def works(run: DurableContext) -> int:
+            return run.step(partial(add, 1), 2, name="sum") + run.step(lambda: 4, name="four")
+
+        assert returned(works.enqueue()) == 7
+
+    def test_a_step_in_a_step_is_refused(self) -> None:
+        def outer(run: DurableContext) -> None:
+            run.step(double, 1)
+
+        def works(run: DurableContext) -> None:
+            run.step(outer, run)
+
+        assert "can't begin in the step 'outer'" in refused(works)
+        assert calls == []
+
+    def test_a_wait_in_a_step_is_refused(self) -> None:
+        def works(run: DurableContext) -> None:
+            run.step(run.sleep, 1)
+
+        assert "can't begin in the step 'sleep'" in refused(works)
+
+    @pytest.mark.parametrize("verb", ["step", "sleep", "wait_for", "now", "atomic", "gather"])
+    def test_a_step_in_an_open_transaction_is_refused(self, verb: str) -> None:
+        given: Any = {
+            "step": [double, 1],
+            "sleep": [1],
+            "wait_for": ["go"],
+            "atomic": ["it"],
+            "gather": [[]],
+        }.get(verb, [])
+
+        def works(run: DurableContext) -> None:
+            with transaction.atomic():
+                getattr(run, verb)(*given)
+
+        assert "can't begin in a transaction" in refused(works)
+
+    def test_a_transaction_that_is_over_is_no_hindrance(self) -> None:
+        @durable
+        def works(run: DurableContext) -> int:
+            with transaction.atomic():
+                Group.objects.create(name="a")
+            return run.step(double, 1)
+
+        assert returned(works.enqueue()) == 2
+
+    @pytest.mark.parametrize(
+        "options", [{"retries": -1}, {"retries": "two"}, {"backoff": ["x"]}, {"backoff": 7}]
+    )
+    def test_an_invalid_option_is_named(self, options: Any) -> None:
+        def works(run: DurableContext) -> None:
+            run.step(double, 1, **options)
+
+        [name] = options
+        assert f"{name}=" in refused(works)
+        assert calls == []
+
+    def test_idempotency_key_outside_of_a_step_is_refused(self) -> None:
+        def works(run: DurableContext) -> None:
+            run.idempotency_key  # noqa: B018
+
+        assert "belongs to a step" in refused(works)
+
+
+class TestAResult:
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_that_is_not_storable_is_not_tried_again(self, atomic: bool) -> None:
+        def opens() -> Any:
+            calls.append("opens")
+            return object()
+
+        def works(run: DurableContext) -> None:
+            run.step(opens, atomic=atomic, retries=3)
+
+        assert "InvalidResult" in refused(works, with_=StepFailed)
+        assert calls == ["opens"]
+
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_above_64_kib_is_refused_with_advice(self, atomic: bool) -> None:
+        def pages() -> str:
+            return "x" * (64 * 1024)
+
+        def works(run: DurableContext) -> None:
+            run.step(pages, atomic=atomic)
+
+        assert "65,53" in (text := refused(works, with_=StepFailed))
+        assert "elsewhere" in text
+
+    def test_just_below_64_kib_is_kept(self) -> None:
+        def pages() -> str:
+            return "x" * (64 * 1024 - 2)
+
+        @durable
+        def works(run: DurableContext) -> int:
+            run.step(pages)
+            run.sleep(0)
+            return len(run.step(pages, name="pages again"))
+
+        assert returned(works.enqueue()) == 64 * 1024 - 2
+
+
+class TestAStepThatFails:
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_is_tried_again_and_holds_no_worker_meanwhile(self, atomic: bool) -> None:
+        def charge() -> str:
+            calls.append("charge")
+            if len(calls) < 3:
+                raise Oops("declined")
+            return "paid"
+
+        @durable
+        def works(run: DurableContext) -> str:
+            return run.step(charge, atomic=atomic, retries=2, backoff=[60, 600])
+
+        result = works.enqueue()
+
+        assert run(result) == "scheduled"
+        [step] = Step.objects.all()
+        assert (step.state, step.tries, step.error["message"]) == ("retrying", 1, "declined")
+        advance(59)
+        assert run(result) == "scheduled"
+        assert calls == ["charge"]
+        advance(2)
+        assert run(result) == "scheduled"
+        assert calls == ["charge"] * 2
+        advance(601)
+        assert returned(result) == "paid"
+        assert kept(result)["steps"][0]["tries"] == 3
+        assert result.errors == []
+
+    def test_has_as_many_tries_as_its_task_by_default(self) -> None:
+        def charge() -> None:
+            calls.append("charge")
+            raise Oops
+
+        @durable(max_attempts=3, backoff=[0])
+        def works(run: DurableContext) -> str:
+            try:
+                run.step(charge)
+            except StepFailed as error:
+                return f"after {error.tries}"
+            raise AssertionError
+
+        assert returned(works.enqueue()) == "after 3"
+        assert len(calls) == 3
+
+    def test_raises_the_same_error_in_each_run_and_is_compensated(self) -> None:
+        seen = []
+
+        def charge() -> None:
+            calls.append("charge")
+            raise Oops("declined")
+
+        def refund() -> str:
+            calls.append("refund")
+            return "refunded"
+
+        @durable
+        def works(run: DurableContext) -> str:
+            try:
+                run.step(charge, retries=1, backoff=[0])
+            except StepFailed as error:
+                seen.append((error.step, error.class_name, error.text, error.tries))
+                seen.append('raise Oops("declined")' in error.traceback)
+                value = run.step(refund)
+            run.sleep(0)
+            return value
+
+        assert returned(works.enqueue()) == "refunded"
+        assert calls == ["charge", "charge", "refund"]
+        assert seen == [("charge", "tests.durable.running.Oops", "declined", 2), True] * 2
+
+    def test_that_nothing_catches_kills_the_run(self) -> None:
+        def charge() -> None:
+            calls.append("charge")
+            raise Oops("declined")
+
+        @durable(max_attempts=1)
+        def works(run: DurableContext) -> None:
+            run.step(charge, retries=0)
+
+        result = works.enqueue()
+
+        assert run(result) == "dead"
+        assert calls == ["charge"]
+        assert "declined" in result.errors[-1].traceback
+
+    def test_is_tried_again_by_a_replay_of_the_dead_message(self) -> None:
+        def charge() -> str:
+            calls.append("charge")
+            if len(calls) < 3:
+                raise Oops
+            return "paid"
+
+        def lookup() -> None:
+            raise Oops
+
+        @durable(max_attempts=1)
+        def works(run: DurableContext) -> str:
+            with pytest.raises(StepFailed):
+                run.step(lookup, retries=0)
+            return run.step(charge, retries=1, backoff=[0])
+
+        result = works.enqueue()
+        assert run(result) == "dead"
+        Message.objects.all().replay()
+
+        assert returned(result) == "paid"
+        assert [each["state"] for each in kept(result)["steps"]] == ["failed", "done"]
+
+    def test_shows_nothing_that_is_redacted(self) -> None:
+        def charge(number: str) -> None:
+            raise Oops(f"card {number}")
+
+        @durable(redact=["card"], max_attempts=1)
+        def works(run: DurableContext, card: str) -> None:
+            run.step(charge, card, retries=0)
+
+        result = works.enqueue("4111 1111")
+        run(result)
+
+        assert "4111" not in str(Step.objects.get().error)
+
+    def test_whose_run_ends_amid_it_is_called_again(self) -> None:
+        @durable(backoff=[0])
+        def works(run: DurableContext) -> None:
+            run.step(add, 1, 1)
+            run.step(dies)
+            run.step(double, 1)
+
+        def dies() -> None:
+            calls.append("dies")
+            if calls.count("dies") == 1:
+                raise SystemExit
+
+        result = works.enqueue()
+        returned(result)
+
+        assert calls == [("add", 1, 1), "dies", "dies", ("double", 1)]
+
+
+def test_a_function_of_each_run_leaves_nothing_behind() -> None:
+    import gc
+    import weakref
+
+    class Big:
+        pass
+
+    refs = []
+
+    @durable
+    def works(run: DurableContext) -> None:
+        big = Big()
+        refs.append(weakref.ref(big))
+        run.step(lambda: str(big) and None, name="it")
+
+    for _ in range(3):
+        returned(works.enqueue())
+    gc.collect()
+
+    assert [ref() for ref in refs] == [None] * 3

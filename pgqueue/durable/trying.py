@@ -187,7 +187,7 @@ def run(
     return _store(run, place, step, value, result, began)
 
 
-async def arun(
+async def run_awaited(
     run_: StepRun,
     place: StepPlace,
     options: StepOptions,

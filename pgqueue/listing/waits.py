@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import QuerySet
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import BooleanField, F, Func, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.listing import index
 from pgqueue.listing.index import Comparison, Listing
 from pgqueue.models import Step
 
+# Without "|| ''", the planner might walk the index of all waits for each message.
 OPEN = """(SELECT count(*) FROM (
     SELECT FROM pgqueue_step s
-    WHERE s.message_id = {{}} AND s.state = '{state}' AND {condition} LIMIT 1) step) > 0"""
+    WHERE s.message_id = {{}} AND s.state || '' = '{state}' AND {condition} LIMIT 1) step) > 0"""
 UNNUMBERED = "regexp_replace(s.name, '#[0-9]+$', '') = %s"
 """The name of a step that comes several times has a number at its end."""
 
@@ -42,14 +44,24 @@ def listing(rows: QuerySet[Any], text: str, wanted: Mapping[str, Any]) -> Listin
     """
     kind, _, name = text.partition(":")
     steps = Step.objects.using(rows.db).filter(state="retrying" if kind == "retry" else "waiting")
-    if kind != "retry":
-        steps = steps.filter(kind=kind)
+    steps = steps.filter(kind__in=["atomic", "step"] if kind == "retry" else [kind])
     longest = steps.order_by("kind", "started_at").values("message_id")[: index.REACH + 1]
+    # An array, since the planner might join all messages with a sub-select.
     return Listing(
-        rows=rows.filter(pk__in=longest),
+        rows=rows.filter(_is_one_of(ArraySubquery(longest))),
         order=(),
         wording=WORDING,
         sought={**wanted, **(waiting_for(text) if name else {})},
+    )
+
+
+def _is_one_of(ids: ArraySubquery) -> Func:
+    return Func(
+        F("pk"),
+        ids,
+        template="%(expressions)s)",
+        arg_joiner=" = ANY (",
+        output_field=BooleanField(),
     )
 
 

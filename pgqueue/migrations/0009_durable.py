@@ -65,7 +65,7 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'steps',
                 'db_table': 'pgqueue_step',
                 'default_permissions': (),
-                'indexes': [models.Index(condition=models.Q(('state__in', ['retrying', 'waiting'])), fields=['state', 'kind', 'started_at'], name='pgqueue_step_open')],
+                'indexes': [models.Index(condition=models.Q(('state__in', ['retrying', 'waiting'])), fields=['kind', 'started_at'], name='pgqueue_step_open')],
                 'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['step', 'atomic', 'value', 'sleep', 'signal', 'event', 'call'])), name='pgqueue_step_kind'), models.CheckConstraint(condition=models.Q(('state__in', ['done', 'failed', 'retrying', 'waiting'])), name='pgqueue_step_state'), models.CheckConstraint(condition=models.Q(('name', ''), _negated=True), name='pgqueue_step_name')],
             },
         ),

@@ -73,7 +73,7 @@ class Step(models.Model):
         # Lists and figures of what messages wait for: the longest waits first.
         indexes = [
             models.Index(
-                fields=["state", "kind", "started_at"],
+                fields=["kind", "started_at"],
                 condition=Q(state__in=["retrying", "waiting"]),
                 name="pgqueue_step_open",
             )

@@ -288,9 +288,18 @@ class TaskResult(Generic[T]):
         """Send a signal to this message of a durable task, as `pgqueue.signal` does."""
         return signalling.signal(self, name, payload, dedupe_id=dedupe_id, if_ended=if_ended)
 
-    async def asignal(self, name: str, payload: Any = None, **options: Any) -> bool:
+    async def asignal(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        dedupe_id: str | None = None,
+        if_ended: signalling.IfEnded = "raise",
+    ) -> bool:
         """Send a signal to this message, from async code."""
-        return await signalling.asignal(self, name, payload, **options)
+        return await sync_to_async(self.signal)(
+            name, payload, dedupe_id=dedupe_id, if_ended=if_ended
+        )
 
     def cancel(self) -> bool:
         """End the message as cancelled; if it runs, ask its task to end.
@@ -354,9 +363,15 @@ class TaskResult(Generic[T]):
         payload = None if is_own else self.task.codec.encode(args or (), kwargs or {})
         return self._of(rerunning.fork(self.task, self._stored, after, payload))
 
-    async def afork(self, **options: Any) -> TaskResult[T]:
+    async def afork(
+        self,
+        *,
+        after: str | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> TaskResult[T]:
         """Enqueue a message that begins with the steps of this one, from async code."""
-        return await sync_to_async(self.fork)(**options)
+        return await sync_to_async(self.fork)(after=after, args=args, kwargs=kwargs)
 
     @property
     def _stored(self) -> Found:

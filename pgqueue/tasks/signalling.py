@@ -78,9 +78,28 @@ def signal(
     return sent == "sent"
 
 
-async def asignal(message: Any, name: str, payload: Any = None, **options: Any) -> bool:
+async def asignal(
+    message: Any,
+    name: str,
+    payload: Any = None,
+    *,
+    dedupe_key: str | None = None,
+    channel: str | None = None,
+    dedupe_id: str | None = None,
+    if_ended: IfEnded = "raise",
+    database: str | None = None,
+) -> bool:
     """Send a signal, from async code."""
-    return await sync_to_async(signal)(message, name, payload, **options)
+    return await sync_to_async(signal)(
+        message,
+        name,
+        payload,
+        dedupe_key=dedupe_key,
+        channel=channel,
+        dedupe_id=dedupe_id,
+        if_ended=if_ended,
+        database=database,
+    )
 
 
 def _task_of(connection: Cursors, id: int) -> Declaration[Any, Any] | None:

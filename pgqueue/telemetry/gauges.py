@@ -30,6 +30,8 @@ UNITS: Mapping[str, str] = {
     "schedule_late_seconds": "s",
     "flows": "{flow}",
     "flows_stopped": "{flow}",
+    "suspended": "{message}",
+    "longest_wait_seconds": "s",
     "group_lag_events": "{event}",
     "group_lag_seconds": "s",
     "group_stopped_partitions": "{partition}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -117,17 +117,13 @@ class _Idle:
 class _ReplayedRun(DurableContext):
     """A context that stores nothing."""
 
-    def checkpoint(self, data: Any, **options: Any) -> None:
+    def checkpoint(
+        self, data: Any, *, extend: float | timedelta | None = None, extra_attempts: int = 0
+    ) -> None:
         progress = self.task.codec.encode_progress(data).encode()
         self.claim = self.claim._replace(progress=progress)
 
-    async def acheckpoint(self, data: Any, **options: Any) -> None:
-        self.checkpoint(data)
-
-    def extend(self, duration: Any) -> None:
-        pass
-
-    async def aextend(self, duration: Any) -> None:
+    def extend(self, duration: float | timedelta) -> None:
         pass
 
 

@@ -10,6 +10,7 @@ import pytest
 from pgqueue import ChannelFull, ParentFailed, flow, get_flow
 from pgqueue.database.connections import borrow
 from pgqueue.durable import DurableContext, waiting
+from pgqueue.durable.records import Records
 from pgqueue.engine import flows
 from pgqueue.exceptions import InvalidArguments, InvalidFlow, InvalidStep
 from pgqueue.models import Blocked, Channel, History, Message, StoredSignal
@@ -255,6 +256,26 @@ class TestAGather:
 
         assert returned(works.enqueue()) == [1, 4]
 
+    def test_whose_calls_end_before_its_run_waits_wakes_it(self) -> None:
+        task = declare_square()
+        real = waiting.suspend
+
+        def suspend_late(*given: Any, **options: Any) -> None:
+            # The calls end, and the router takes their bells while the run is still under way.
+            with patch.object(waiting, "suspend", real):
+                run_all()
+            real(*given, **options)
+
+        @durable
+        def works(run: DurableContext) -> list[int]:
+            with patch.object(waiting, "suspend", suspend_late):
+                return run.gather([run.call(task, 1), run.call(task, 2)])
+
+        result = works.enqueue()
+
+        assert returned(result) == [1, 4]
+        assert attempts(result) == 2
+
     def test_may_follow_a_gather(self) -> None:
         task = declare_square()
 
@@ -306,8 +327,17 @@ class TestAnEnqueue:
             run.sleep(0)
             return other.id
 
-        id = returned(works.enqueue())
+        stored = []
+        real = Records.store
 
+        def store(*given: Any, **options: Any) -> Any:
+            stored.append(Message.objects.filter(task=task.name).count())
+            return real(*given, **options)
+
+        with patch.object(Records, "store", store):
+            id = returned(works.enqueue())
+
+        assert stored == [1]  # in the transaction that stores the step
         assert calls == [("square", 3)]
         assert task.get_result(id).return_value == 9
 

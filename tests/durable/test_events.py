@@ -235,7 +235,10 @@ def test_a_round_of_a_loop_does_not_get_the_event_of_the_round_before() -> None:
         totals = [*totals, event.payload["total"]]
         if len(totals) == 2:
             return totals
-        # The dispatch has matched another event meanwhile.
+        # The dispatch has matched another event meanwhile; and an earlier release has waited, too.
+        EventWait.objects.create(
+            message_id=run.claim.id, step="event:payment.settled", topic="gone", position=0
+        )
         StoredSignal.objects.create(
             message_id=run.claim.id, name="@event:payment.settled", payload={"payload": {}}
         )

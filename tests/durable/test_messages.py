@@ -291,6 +291,7 @@ class TestCounters:
 
         assert returned(result) == "over"
         assert len(result.errors) == 5
+        assert History.objects.get().failures == 1
 
     def test_of_failures_without_a_step_end_at_the_last_attempt(self) -> None:
         @durable(max_attempts=3, backoff=[0])

@@ -94,6 +94,19 @@ class TestASleep:
         Message.objects.all().run_now()
         assert run(result) == "succeeded"
 
+    def test_is_not_over_where_its_run_goes_on_too_early(self) -> None:
+        @durable
+        def works(run: DurableContext) -> None:
+            run.sleep(3600)
+
+        result = works.enqueue()
+        run(result)
+        until = Message.objects.get().run_at
+        Message.objects.update(state="ready")
+
+        assert run(result) == "scheduled"
+        assert (Message.objects.get().run_at, Step.objects.get().until) == (until, until)
+
     def test_may_follow_a_sleep(self) -> None:
         @durable
         def works(run: DurableContext) -> list[int]:

@@ -529,7 +529,7 @@ class TestAProducer:
 
     def test_enqueues_none_of_pgqueues_own_tasks(self, connection: Connection, prefix: str) -> None:
         # Imported here, whatever other tests have imported.
-        modules = (bulk, latches, later, dead_events, delivering, linking, cleaning)
+        modules = (bulk, cleaning, latches, later, dead_events, delivering, linking)
         own = [each for each in registry.each() if each.name.startswith("pgqueue.")]
         assert {each.func.__module__ for each in own} == {each.__name__ for each in modules}
         allowed = set()

@@ -137,8 +137,8 @@ WITH ended AS MATERIALIZED (
         AS r (name text, number integer, kind text, function text, state text, signals text[], result jsonb, error jsonb, tries integer)
     WHERE mine.cancel_requested_at IS NULL
     ON CONFLICT (message_id, name) DO UPDATE
-    SET state = excluded.state, signals = excluded.signals, result = excluded.result, error = excluded.error, tries = excluded.tries,
-        attempt = excluded.attempt, finished_at = excluded.finished_at,
+    SET (state, signals, result, error, tries, attempt, finished_at) =
+            (excluded.state, excluded.signals, excluded.result, excluded.error, excluded.tries, excluded.attempt, excluded.finished_at),
         until = CASE WHEN s.state = 'waiting' AND excluded.state = 'waiting' THEN s.until ELSE excluded.until END
     WHERE s.state IN ('waiting', 'retrying')
 ), changed AS (

@@ -8,6 +8,7 @@ from typing import Any
 from pgqueue import task
 from pgqueue.database.connections import borrow
 from pgqueue.engine import dispatch, sequence
+from pgqueue.exceptions import InvalidStep
 from pgqueue.models import History, Message, Step
 from pgqueue.testing import run_all
 
@@ -85,3 +86,12 @@ def kept(result: Any) -> dict[str, Any]:
     """Return what history keeps of the steps of a message."""
     found: dict[str, Any] = History.objects.get(id=int(result.id)).steps
     return found
+
+
+def refused(function: Any, *, with_: type[BaseException] = InvalidStep) -> str:
+    """Run a durable task that meets an error; return the error's text."""
+    result = durable(function, max_attempts=1).enqueue()
+    assert run(result) == "dead"
+    [error] = result.errors
+    assert error.exception_class_path.endswith(f".{with_.__name__}"), error
+    return str(error.traceback)

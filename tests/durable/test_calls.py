@@ -24,10 +24,10 @@ from tests.durable.running import (
     durable,
     kept,
     names,
+    refused,
     returned,
     run,
 )
-from tests.durable.test_steps import refused
 from tests.factories import limit
 
 pytestmark = pytest.mark.django_db(transaction=True)

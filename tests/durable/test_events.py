@@ -12,8 +12,7 @@ from pgqueue.durable import DurableContext
 from pgqueue.exceptions import InvalidEvent, InvalidFilter, InvalidStep, WaitTimeout
 from pgqueue.models import EventWait, Message, StoredSignal
 from pgqueue.testing import advance, run_all
-from tests.durable.running import Oops, attempts, deliver, durable, kept, returned, run
-from tests.durable.test_steps import refused
+from tests.durable.running import Oops, attempts, deliver, durable, kept, refused, returned, run
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

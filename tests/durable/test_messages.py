@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from asgiref.sync import sync_to_async
 from cryptography.fernet import Fernet
-from django.contrib.auth.models import Group
 from django.db import connection
-from django.test import TestCase
 
 from pgqueue import Cancel
 from pgqueue.database.connections import borrow
 from pgqueue.durable import DurableContext
 from pgqueue.engine import cancel, lease
-from pgqueue.exceptions import InvalidStep, InvalidTask
+from pgqueue.exceptions import InvalidTask
 from pgqueue.models import Channel, Dedupe, History, Lane, Message, Step, StoredSignal
 from pgqueue.testing import advance, run_all
 from tests.durable.running import (
@@ -27,7 +24,6 @@ from tests.durable.running import (
     double,
     durable,
     kept,
-    names,
     returned,
     run,
 )
@@ -337,133 +333,6 @@ class TestCounters:
         assert lost == ([1] * 4 if has_step else [1, 2])
 
 
-class TestARerun:
-    @pytest.mark.parametrize("is_ended", [True, False])
-    def test_begins_without_steps(self, is_ended: bool) -> None:
-        @durable
-        def works(run: DurableContext, start: int) -> int:
-            return run.step(double, start)
-
-        result = works.enqueue(2)
-        if is_ended:
-            returned(result)
-        again = result.rerun()
-
-        assert returned(again) == 4
-        assert calls == [("double", 2)] * 2
-        assert History.objects.get(id=int(again.id)).metadata == {"rerun_of": int(result.id)}
-
-    def test_is_there_for_all_tasks(self) -> None:
-        def plain(value: int) -> int:
-            return value + 1
-
-        result = declared(plain).enqueue(2)
-        returned(result)
-
-        assert returned(result.rerun()) == 3
-
-
-class TestAFork:
-    def of(self) -> Any:
-        @durable
-        def works(run: DurableContext, start: int) -> int:
-            total = run.step(double, run.step(add, start, 1))
-            return total + (run.wait_for("go", int) or 0) + start
-
-        return works
-
-    @pytest.mark.parametrize("is_ended", [True, False])
-    def test_begins_with_the_steps_up_to_one(self, is_ended: bool) -> None:
-        result = self.of().enqueue(2)
-        run(result)
-        if is_ended:
-            result.signal("go", 1)
-            returned(result)
-        forked = result.fork(after="add", args=[100])
-        run(forked)
-        forked.signal("go", 5)
-
-        assert returned(forked) == 6 + 5 + 100
-        assert calls == [("add", 2, 1), ("double", 3), ("double", 3)]
-        metadata = History.objects.get(id=int(forked.id)).metadata
-        assert metadata == {"forked_from": int(result.id), "forked_after": "add"}
-
-    def test_of_all_steps_begins_with_all_that_are_done(self) -> None:
-        result = self.of().enqueue(2)
-        result.signal("go", 1)
-        returned(result)
-
-        assert returned(result.fork()) == returned(result) == 9
-        assert len(calls) == 2
-
-    def test_is_a_message_of_its_own(self) -> None:
-        keys = []
-
-        def charge(run: DurableContext) -> None:
-            keys.append(run.idempotency_key)
-
-        @durable(dedupe_key="one")
-        def works(run: DurableContext) -> None:
-            run.step(add, 1, 1)
-            run.step(charge, run)
-            run.wait_for("go")
-
-        result = works.enqueue()
-        run(result)
-        forked = result.fork(after="add")
-
-        assert forked.id != result.id
-        assert run(forked) == run(result) == "held"
-        assert len(set(keys)) == 2
-        forked.signal("go")
-        assert (run(forked), run(result)) == ("succeeded", "held")
-
-    def test_keeps_the_failures_that_were_handled(self) -> None:
-        def charge() -> None:
-            calls.append("charge")
-            raise Oops
-
-        @durable
-        def works(run: DurableContext) -> str:
-            try:
-                run.step(charge, retries=0)
-            except Exception as error:
-                name = type(error).__name__
-            return f"{name} {run.step(double, 2)} {run.random()}"
-
-        result = works.enqueue()
-        first = returned(result)
-
-        assert returned(result.fork(after="double")).startswith("StepFailed 4 ")
-        assert returned(result.fork()) == first
-        assert calls == ["charge", ("double", 2)]
-
-    def test_of_a_fork_says_what_it_is_of(self) -> None:
-        result = self.of().enqueue(2)
-        run(result)
-        again = result.fork(after="double").fork()
-
-        assert set(Message.objects.get(id=int(again.id)).metadata) == {"forked_from"}
-        assert set(Message.objects.get(id=int(again.rerun().id)).metadata) == {"rerun_of"}
-
-    def test_after_a_step_that_is_not_done_names_those_that_are(self) -> None:
-        result = self.of().enqueue(2)
-        run(result)
-
-        for name in ("ad", "wait:go"):
-            with pytest.raises(InvalidStep, match="has done no step"):
-                result.fork(after=name)
-        with pytest.raises(InvalidStep, match="add"):
-            result.fork(after="ad")
-        assert Message.objects.count() == 1
-
-    def test_of_a_task_that_is_not_durable_is_refused(self) -> None:
-        result = declared(lambda: None).enqueue()
-
-        with pytest.raises(InvalidStep, match="is not durable"):
-            result.fork()
-
-
 class TestEncryption:
     def test_holds_for_all_that_is_stored(self, settings: Any) -> None:
         settings.PGQUEUE = {**settings.PGQUEUE, "ENCRYPTION_KEYS": [Fernet.generate_key().decode()]}
@@ -506,148 +375,6 @@ class TestEncryption:
         assert returned(result.fork()) == 41_000_001
         assert len(calls) == 1
         assert "41000001" not in stored_text()
-
-
-class TestAnAsyncTask:
-    def of(self) -> Any:
-        def square(value: int) -> int:
-            return value * value
-
-        task = declared(square)
-
-        async def fetch(value: int) -> int:
-            calls.append("fetch")
-            return value
-
-        def write(name: str) -> int:
-            Group.objects.create(name=name)
-            return 4
-
-        @durable
-        async def works(run: DurableContext) -> str:
-            now = run.now()
-            total = (
-                await run.astep(fetch, 1)
-                + await run.astep(add, 1, 1)  # type: ignore[arg-type]
-                + await run.astep(write, "a", atomic=True)  # type: ignore[arg-type]
-            )
-            await run.asleep(0)
-            answer = await run.await_for("go", int, timeout=60)
-            [squared] = await run.agather([run.call(task, 3)])
-            other = await run.aenqueue(task, 4)
-            any = await run.await_for_any(["a", "b"], timeout=60)
-            event = await run.await_for_event("nothing", timeout=0)
-            calls.append((now, other.id))
-            return f"{total} {answer} {squared} {any} {event} {run.random() < 1}"
-
-        return works
-
-    def test_has_all_the_verbs(self) -> None:
-        result = self.of().enqueue()
-        run(result)
-        result.signal("go", 7)
-        result.signal("b")
-
-        assert returned(result) == "7 7 9 Signal(name='b', payload=None) None True"
-        assert calls[:2] == ["fetch", ("add", 1, 1)]
-        assert len(set(calls[2:])) == len(calls[2:]) == 1
-        assert list(Group.objects.values_list("name", flat=True)) == ["a"]
-
-    def test_has_retries(self) -> None:
-        async def fetch() -> str:
-            calls.append("fetch")
-            if len(calls) < 3:
-                raise Oops
-            return "fetched"
-
-        @durable
-        async def works(run: DurableContext) -> str:
-            return await run.astep(fetch, retries=2, backoff=[0])
-
-        assert returned(works.enqueue()) == "fetched"
-        assert len(calls) == 3
-
-    def test_may_call_a_coroutine_function_in_an_atomic_step(self) -> None:
-        async def write(name: str) -> str:
-            await sync_to_async(Group.objects.create)(name=name)
-            return name
-
-        @durable
-        async def works(run: DurableContext) -> str:
-            return await run.astep(write, "a", atomic=True)
-
-        assert returned(works.enqueue()) == "a"
-        assert Group.objects.count() == 1
-
-
-@pytest.mark.usefixtures("own_tasks")
-class TestInATestCase(TestCase):
-    """The same within a transaction that is never committed."""
-
-    def test_a_durable_task_runs(self) -> None:
-        calls.clear()
-
-        @durable
-        def works(run: DurableContext) -> list[Any]:
-            run.step(add, 1, 1)
-            with run.atomic("block") as block:
-                Group.objects.create(name="a")
-                block.result = run.attempt
-            run.sleep(60)
-            return [block.result, run.wait_for("go")]
-
-        result = works.enqueue()
-        run_all()
-        advance(61)
-        run_all()
-        result.signal("go", 7)
-
-        assert returned(result) == [1, 7]
-        assert calls == [("add", 1, 1)]
-        assert Group.objects.count() == 1
-
-    def test_an_atomic_step_that_fails_is_rolled_back(self) -> None:
-        def write() -> None:
-            Group.objects.create(name="a")
-            raise Oops
-
-        @durable(max_attempts=1)
-        def works(run: DurableContext) -> None:
-            run.step(write, atomic=True, retries=1, backoff=[0])
-
-        result = works.enqueue()
-
-        assert run(result) == "dead"
-        assert not Group.objects.exists()
-
-    def test_an_async_durable_task_runs(self) -> None:
-        calls.clear()
-
-        @durable
-        async def works(run: DurableContext) -> Any:
-            total = await run.astep(add, 1, 1)  # type: ignore[arg-type]
-            run.now()
-            await run.asleep(0)
-            return total + await run.await_for("go", int)
-
-        result = works.enqueue()
-        run_all()
-        result.signal("go", 7)
-
-        assert returned(result) == 9
-        assert calls == [("add", 1, 1)]
-
-    def test_gathers_run(self) -> None:
-        def square(value: int) -> int:
-            return value * value
-
-        task = declared(square)
-
-        @durable
-        def works(run: DurableContext) -> list[int]:
-            return run.gather([run.call(task, each) for each in (1, 2)])
-
-        assert returned(works.enqueue()) == [1, 4]
 
 
 class TestAnAlias:
@@ -693,80 +420,6 @@ class TestAnAlias:
 
         with pytest.raises(InvalidTask, match="is the name of another task"):
             declared(mine, aliases=[task.name])
-
-
-class TestWhatIsKept:
-    def test_moves_into_history_with_the_end(self) -> None:
-        @durable
-        def works(run: DurableContext) -> None:
-            run.step(add, 1, 1)
-            run.random()
-
-        result = works.enqueue()
-        result.signal("unread")
-        returned(result)
-
-        assert [each["name"] for each in kept(result)["steps"]] == ["add", "random"]
-        assert [each["name"] for each in kept(result)["signals"]] == ["unread"]
-        assert not Step.objects.exists()
-        assert not StoredSignal.objects.exists()
-
-    def test_shows_each_step_once(self) -> None:
-        @durable
-        def works(run: DurableContext) -> None:
-            run.sleep(0)
-            run.random()
-
-        result = works.enqueue()
-        returned(result)
-
-        steps = kept(result)["steps"]
-        assert [(each["name"], each["state"]) for each in steps] == [
-            ("sleep", "done"),
-            ("random", "done"),
-        ]
-
-    def test_is_nothing_for_a_run_without_steps(self) -> None:
-        @durable
-        def works(run: DurableContext) -> None:
-            pass
-
-        result = works.enqueue()
-        returned(result)
-
-        assert kept(result) is None
-
-    def test_stays_with_a_dead_message(self) -> None:
-        @durable(max_attempts=1)
-        def works(run: DurableContext) -> None:
-            run.step(add, 1, 1)
-            raise Oops
-
-        result = works.enqueue()
-        assert run(result) == "dead"
-        assert names(result) == ["add"]
-        Message.objects.all().discard()
-
-        assert [each["name"] for each in kept(result)["steps"]] == ["add"]
-        assert not Step.objects.exists()
-
-    def test_goes_on_by_a_replay(self) -> None:
-        is_broken = True
-
-        @durable(max_attempts=1)
-        def works(run: DurableContext) -> int:
-            value = run.step(add, 1, 1)
-            if is_broken:
-                raise Oops
-            return value
-
-        result = works.enqueue()
-        run(result)
-        is_broken = False
-        Message.objects.all().replay()
-
-        assert returned(result) == 2
-        assert calls == [("add", 1, 1)]
 
 
 def test_a_wait_costs_an_attempt_and_no_failure() -> None:

@@ -6,7 +6,9 @@ any run what it returns, which effects it leaves, and which signals and events i
 
 from __future__ import annotations
 
+import os
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,6 +27,9 @@ CREATE TABLE IF NOT EXISTS model_seen (
 """
 PATIENT: dict[str, Any] = {"max_attempts": 100_000, "backoff": [0.02]}
 PRIME = 1_000_003
+
+NAP = float(os.environ.get("MODEL_NAP", 0))
+"""Seconds that steps take at most: long enough for a worker to be stopped amid one."""
 
 Operation = dict[str, Any]
 Program = list[Operation]
@@ -242,6 +247,7 @@ def _leave(place: str, n: int, luck: float = 1) -> tuple[int, str]:
     token = str(uuid4())
     with connection.cursor() as cursor:
         cursor.execute("INSERT INTO model_effect VALUES (%s, %s)", [place, token])
+    time.sleep(random.uniform(0, NAP))
     if random.random() > luck:
         raise Unlucky
     return n, token

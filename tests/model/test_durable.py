@@ -197,7 +197,7 @@ def test_every_program_comes_to_what_a_plain_evaluation_of_it_does(
 
 # --- With real workers
 
-LEASE = 1.5
+LEASE = 1.0
 AT_ONCE = 120
 
 
@@ -216,6 +216,7 @@ class Round:
             self.expected[f"{each}"] = self.evaluation.of(made, f"{each}")
         self.errors: list[BaseException] = []
         self.faults: Counter[str] = Counter()
+        self.deck: list[str] = []
 
     def play(self, seconds: float) -> None:
         """Let everything happen at once; return when all has ended."""
@@ -249,7 +250,10 @@ class Round:
     def _suffer(self) -> None:
         time.sleep(self.chance.uniform(0.1, 0.8))
         worker = self.chance.choice(self.stage.living())
-        fault = self.chance.choice(["kill", "kill", "term", "term", "stop", "restart"])
+        if not self.deck:
+            self.deck = ["kill", "kill", "term", "stop", "stop", "restart"]
+            self.chance.shuffle(self.deck)
+        fault = self.deck.pop()
         self.faults[fault] += 1
         if fault == "kill":
             worker.kill()
@@ -397,7 +401,7 @@ def test_everything_happens_once_whatever_happens_to_workers_and_server(
 ) -> None:
     server.start()
     stage = Stage(server, tmp_path, "durable")
-    stage.environment["PGQUEUE_LEASE"] = str(LEASE)
+    stage.environment.update(PGQUEUE_LEASE=str(LEASE), MODEL_NAP="0.4")
     until = time.monotonic() + 60 * MINUTES / 2
     number = SEED or random.randrange(10**6)
     try:

@@ -1,0 +1,226 @@
+"""Reruns and forks of durable runs, and what history keeps of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pgqueue.durable import DurableContext
+from pgqueue.exceptions import InvalidStep
+from pgqueue.models import History, Message, Step, StoredSignal
+from tests.durable.running import (
+    Oops,
+    add,
+    calls,
+    declared,
+    double,
+    durable,
+    kept,
+    names,
+    returned,
+    run,
+)
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class TestARerun:
+    @pytest.mark.parametrize("is_ended", [True, False])
+    def test_begins_without_steps(self, is_ended: bool) -> None:
+        @durable
+        def works(run: DurableContext, start: int) -> int:
+            return run.step(double, start)
+
+        result = works.enqueue(2)
+        if is_ended:
+            returned(result)
+        again = result.rerun()
+
+        assert returned(again) == 4
+        assert calls == [("double", 2)] * 2
+        assert History.objects.get(id=int(again.id)).metadata == {"rerun_of": int(result.id)}
+
+    def test_is_there_for_all_tasks(self) -> None:
+        def plain(value: int) -> int:
+            return value + 1
+
+        result = declared(plain).enqueue(2)
+        returned(result)
+
+        assert returned(result.rerun()) == 3
+
+
+class TestAFork:
+    def of(self) -> Any:
+        @durable
+        def works(run: DurableContext, start: int) -> int:
+            total = run.step(double, run.step(add, start, 1))
+            return total + (run.wait_for("go", int) or 0) + start
+
+        return works
+
+    @pytest.mark.parametrize("is_ended", [True, False])
+    def test_begins_with_the_steps_up_to_one(self, is_ended: bool) -> None:
+        result = self.of().enqueue(2)
+        run(result)
+        if is_ended:
+            result.signal("go", 1)
+            returned(result)
+        forked = result.fork(after="add", args=[100])
+        run(forked)
+        forked.signal("go", 5)
+
+        assert returned(forked) == 6 + 5 + 100
+        assert calls == [("add", 2, 1), ("double", 3), ("double", 3)]
+        metadata = History.objects.get(id=int(forked.id)).metadata
+        assert metadata == {"forked_from": int(result.id), "forked_after": "add"}
+
+    def test_of_all_steps_begins_with_all_that_are_done(self) -> None:
+        result = self.of().enqueue(2)
+        result.signal("go", 1)
+        returned(result)
+
+        assert returned(result.fork()) == returned(result) == 9
+        assert len(calls) == 2
+
+    def test_is_a_message_of_its_own(self) -> None:
+        keys = []
+
+        def charge(run: DurableContext) -> None:
+            keys.append(run.idempotency_key)
+
+        @durable(dedupe_key="one")
+        def works(run: DurableContext) -> None:
+            run.step(add, 1, 1)
+            run.step(charge, run)
+            run.wait_for("go")
+
+        result = works.enqueue()
+        run(result)
+        forked = result.fork(after="add")
+
+        assert forked.id != result.id
+        assert run(forked) == run(result) == "held"
+        assert len(set(keys)) == 2
+        forked.signal("go")
+        assert (run(forked), run(result)) == ("succeeded", "held")
+
+    def test_keeps_the_failures_that_were_handled(self) -> None:
+        def charge() -> None:
+            calls.append("charge")
+            raise Oops
+
+        @durable
+        def works(run: DurableContext) -> str:
+            try:
+                run.step(charge, retries=0)
+            except Exception as error:
+                name = type(error).__name__
+            return f"{name} {run.step(double, 2)} {run.random()}"
+
+        result = works.enqueue()
+        first = returned(result)
+
+        assert returned(result.fork(after="double")).startswith("StepFailed 4 ")
+        assert returned(result.fork()) == first
+        assert calls == ["charge", ("double", 2)]
+
+    def test_of_a_fork_says_what_it_is_of(self) -> None:
+        result = self.of().enqueue(2)
+        run(result)
+        again = result.fork(after="double").fork()
+
+        assert set(Message.objects.get(id=int(again.id)).metadata) == {"forked_from"}
+        assert set(Message.objects.get(id=int(again.rerun().id)).metadata) == {"rerun_of"}
+
+    def test_after_a_step_that_is_not_done_names_those_that_are(self) -> None:
+        result = self.of().enqueue(2)
+        run(result)
+
+        for name in ("ad", "wait:go"):
+            with pytest.raises(InvalidStep, match="has done no step"):
+                result.fork(after=name)
+        with pytest.raises(InvalidStep, match="add"):
+            result.fork(after="ad")
+        assert Message.objects.count() == 1
+
+    def test_of_a_task_that_is_not_durable_is_refused(self) -> None:
+        result = declared(lambda: None).enqueue()
+
+        with pytest.raises(InvalidStep, match="is not durable"):
+            result.fork()
+
+
+class TestWhatIsKept:
+    def test_moves_into_history_with_the_end(self) -> None:
+        @durable
+        def works(run: DurableContext) -> None:
+            run.step(add, 1, 1)
+            run.random()
+
+        result = works.enqueue()
+        result.signal("unread")
+        returned(result)
+
+        assert [each["name"] for each in kept(result)["steps"]] == ["add", "random"]
+        assert [each["name"] for each in kept(result)["signals"]] == ["unread"]
+        assert not Step.objects.exists()
+        assert not StoredSignal.objects.exists()
+
+    def test_shows_each_step_once(self) -> None:
+        @durable
+        def works(run: DurableContext) -> None:
+            run.sleep(0)
+            run.random()
+
+        result = works.enqueue()
+        returned(result)
+
+        steps = kept(result)["steps"]
+        assert [(each["name"], each["state"]) for each in steps] == [
+            ("sleep", "done"),
+            ("random", "done"),
+        ]
+
+    def test_is_nothing_for_a_run_without_steps(self) -> None:
+        @durable
+        def works(run: DurableContext) -> None:
+            pass
+
+        result = works.enqueue()
+        returned(result)
+
+        assert kept(result) is None
+
+    def test_stays_with_a_dead_message(self) -> None:
+        @durable(max_attempts=1)
+        def works(run: DurableContext) -> None:
+            run.step(add, 1, 1)
+            raise Oops
+
+        result = works.enqueue()
+        assert run(result) == "dead"
+        assert names(result) == ["add"]
+        Message.objects.all().discard()
+
+        assert [each["name"] for each in kept(result)["steps"]] == ["add"]
+        assert not Step.objects.exists()
+
+    def test_goes_on_by_a_replay(self) -> None:
+        is_broken = True
+
+        @durable(max_attempts=1)
+        def works(run: DurableContext) -> int:
+            value = run.step(add, 1, 1)
+            if is_broken:
+                raise Oops
+            return value
+
+        result = works.enqueue()
+        run(result)
+        is_broken = False
+        Message.objects.all().replay()
+
+        assert returned(result) == 2
+        assert calls == [("add", 1, 1)]

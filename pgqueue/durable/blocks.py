@@ -63,9 +63,7 @@ class AtomicBlock:
         alias = self._run.database
         self._transaction = self._run.records.transaction()
         self._transaction.__enter__()
-        if self._is_done:
-            self._tracing = _Skipping(sys._getframe(1))
-        elif not lease.lock(connections[alias].connection, self._run.claim):
+        if not self._is_done and not lease.lock(connections[alias].connection, self._run.claim):
             try:
                 self._run.records.check_kept("lost")
             except BaseException:
@@ -73,6 +71,10 @@ class AtomicBlock:
                 raise
         self._inside = self._run.in_step(self._name)
         self._inside.__enter__()
+        if self._is_done:
+            # Last, and no function is called after it: while an asynchronous error is pending in
+            # any thread, Python 3.11 never leaves the beginning of a function that is traced.
+            self._tracing = _Skipping(sys._getframe(1))
         return self
 
     def __exit__(

@@ -101,9 +101,13 @@ class Timeouts(Service):
             yield
         finally:
             with self._lock:
-                self._runs.discard(run)
-                # The error may be set but not raised yet: it must not be raised in a later block.
-                _interrupt(thread, None)
+                if run in self._runs:
+                    self._runs.remove(run)
+                else:
+                    # Its error may be set but not raised yet: it must not be raised in a later
+                    # block. Only then: after this call, all threads look for an error at each
+                    # call of a function, as long as the process lives.
+                    _interrupt(thread, None)
 
     @contextmanager
     def outlived(self, leased: LeasedMessage, deadline: float) -> Iterator[None]:

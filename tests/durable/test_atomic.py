@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -332,3 +334,32 @@ def test_names_of_blocks_are_counted() -> None:
     run(result)
 
     assert names(result) == ["block", "block#2", "wait:go"]
+
+
+def test_a_block_is_skipped_while_an_asynchronous_error_is_pending_in_another_thread() -> None:
+    """Python 3.11 looks for such errors at the beginning of each function, and did so for ever."""
+    ending = threading.Event()
+
+    def wait() -> None:
+        with suppress(Oops):
+            ending.wait()
+
+    blocked = threading.Thread(target=wait)
+    blocked.start()
+
+    @durable
+    def works(run: DurableContext) -> str:
+        with run.atomic("first") as first:
+            first.result = "kept"
+        run.sleep(0)
+        return str(first.result)
+
+    result = works.enqueue()
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(blocked.ident or 0), ctypes.py_object(Oops)
+    )
+    try:
+        assert returned(result) == "kept"
+    finally:
+        ending.set()
+        blocked.join()

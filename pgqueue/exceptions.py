@@ -363,10 +363,8 @@ class StepFailed(PGQueueError):
 
     Attributes:
         step: the name of the step.
-        class_name: the import path of the class of the step's error.
-        text: the text of the step's error.
-        traceback: the traceback of the step's last try.
-        tries: how often the step was tried.
+        class_name, text, traceback: the error of its last try; the class as an import path.
+        tries: the number of its tries.
     """
 
     def __init__(

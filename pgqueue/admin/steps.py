@@ -43,8 +43,8 @@ class StepRow:
 
     Attributes:
         kind, state: in words.
-        result: its result as text, or links to the messages that it has stored.
-        error: the class of its last error, and its text.
+        result: its result as text.
+        error: the class and the text of its last error.
         links: the user's operations on it.
     """
 

@@ -39,8 +39,8 @@ class Suspended:
         delay: how long it waits at most; None: until it is woken, or as `until` says.
         until: when it goes on; None: see `delay`.
         is_woken: whether a signal may wake it.
-        has_progressed: whether it has finished a step since it was claimed.
-        leaves_lane: whether the messages behind it in an ordered lane go on meanwhile.
+        has_progressed: whether it has finished a step.
+        leaves_lane: whether its ordered lane goes on meanwhile.
     """
 
     steps: str

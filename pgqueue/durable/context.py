@@ -1,4 +1,4 @@
-"""What a durable task gets as its first argument."""
+"""The first argument of a durable task."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ E = TypeVar("E", bound=Event)
 class DurableContext(Linking, WaitingContext):
     """The first argument of a durable task: its steps and its waits.
 
-    The function is called again from its top whenever it goes on. What stands in steps is not done
-    again; what stands between them is. Steps are found by their names.
+    The function is called again from its top whenever it goes on. Code in a step is not
+    run again; code between steps is. Steps are found by their names.
     """
 
     # --- Steps
@@ -58,7 +58,7 @@ class DurableContext(Linking, WaitingContext):
 
         Args:
             function: what to call, with the arguments that follow.
-            name: another name, for a lambda or a partial.
+            name: another name. Lambdas and partials need one.
             atomic: call it in the transaction that stores its result.
             retries: how often it is tried again after an error, before `StepFailed` is raised here;
                 None: as often as the task has attempts. The wait between tries holds no thread.
@@ -102,7 +102,7 @@ class DurableContext(Linking, WaitingContext):
 
         The body, what it writes to the queue's database and `step.result` are one commit. A later
         run skips the body. An error in the body is raised, and rolls it back: the next run begins
-        the block anew.
+        the block again.
 
         Raises:
             InvalidStep: the name is invalid, or the block's place.
@@ -136,8 +136,8 @@ class DurableContext(Linking, WaitingContext):
 
         Args:
             calls: `run.call(task, …)` each.
-            on_failure: "raise": raise the `ParentFailed` of the first message that did not succeed;
-                "return": return it in place of its result.
+            on_failure: "raise" raises the `ParentFailed` of the first message without success.
+                "return" returns it in place of the result.
             cancels: cancel the messages if this one is cancelled, or ends in another way, before.
             name: of the step.
 
@@ -197,7 +197,7 @@ class DurableContext(Linking, WaitingContext):
         return await sync_to_async(self.enqueue)(task, *args, **kwargs)
 
     def continue_as(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """End this run, and begin the task anew with these arguments, without steps.
+        """End this run, and begin the task again with other arguments, without steps.
 
         For loops that never end. It is the same message: it keeps its id, its dedupe key, its place
         in a flow and in an ordered lane, and the signals that no step has taken.

@@ -59,14 +59,11 @@ class SignalLink:
     """A link that was opened, with the values for the decision of `authorize`.
 
     Attributes:
-        message_id: the message that the signal is for.
-        task: the name of its task.
-        name: the name of the signal.
-        payload: the payload of the signal.
+        message_id, task: the message that the signal is for, and the name of its task.
+        name, payload: the signal.
         recipient: the person that the link was made for; "": nobody in particular.
-        text: the question on the page.
-        label: the label of the button.
-        fields: names of texts that the person fills in, which are added to the payload.
+        text, label: the question on the page, and the label of its button.
+        fields: the names of the texts to fill in.
     """
 
     message_id: int
@@ -107,8 +104,8 @@ class Linking:
     ) -> str:
         """Return a signed link that sends a signal to this message: `wait_for(name)` gets it.
 
-        Its page asks for a confirmation. Links of one name and recipient that are made before the
-        same wait are one question, and the first answer counts: "yes" and "no" are two links with
+        Its page asks for a confirmation. Links of one name and recipient are one question
+        until the next wait. The first answer counts. "Yes" and "no" are two links with
         one name and two payloads. The link is signed and not secret: its holder may read the
         payload, unless the task is encrypted.
 
@@ -116,8 +113,8 @@ class Linking:
             name: the name of the signal.
             payload: its payload.
             expires: seconds, a timedelta or an aware datetime, after which the link is refused.
-            text: the question on the page; "": the name of the signal.
-            label: the label of the button; "": Confirm.
+            text: the question on the page. Default: the name of the signal.
+            label: the label of the button. Default: Confirm.
             fields: names of texts that the person fills in. They are added to the payload, which is
                 a dict then.
             recipient: the person that the link is for, such as a mail address. Links of different

@@ -1,4 +1,4 @@
-"""The steps of one run: those that are stored, and those that the run has not stored yet."""
+"""The stored steps of one run, and its steps that are not stored yet."""
 
 from __future__ import annotations
 

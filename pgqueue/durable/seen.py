@@ -54,8 +54,8 @@ def seen(
     Args:
         task: the name of the message's task.
         hidden: hides the redacted values of its other columns.
-        limit: steps and signals, at most, each.
-        excerpt: characters of a result and of a payload, at most.
+        limit: the most steps, and the most signals.
+        excerpt: the most characters of a value.
     """
     steps = engine.seen(connection, id, limit=limit + 1, excerpt=excerpt)
     signals = engine.signals(connection, id, limit=limit + 1, excerpt=excerpt)

@@ -1,4 +1,4 @@
-"""What all steps of a durable run need: where they may begin, their names, and side values."""
+"""Common rules of all steps: the place where a step may begin, its name, and side values."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class StepContext(TaskContext):
         """
         if self.step_name is None:
             raise InvalidStep("idempotency_key belongs to a step: read it in the step's function.")
-        # A run that continues anew has the same id, and its steps have the same names.
+        # After continue_as(), a run has the same id, and its steps have the same names.
         run = f"{self.id} {self.claim.created_at.timestamp()} {self.metadata.get('continued', 0)}"
         return str(uuid5(NAMESPACE_OID, f"pgqueue {run} {self.step_name}"))
 
     @property
     def has_progressed(self) -> bool:
-        """Whether failures are counted anew: this run has finished a step."""
+        """Whether the count of failures restarts: this run has finished a step."""
         return self.records.has_progressed
 
     def unstored(self) -> str | None:

@@ -150,7 +150,7 @@ def place(run: StepRun, function: Any, name: str | None, *, atomic: bool) -> Ste
 
 
 def _codec(function: Callable[..., Any], task: str, *, is_encrypted: bool) -> Codec:
-    # A function that each run makes anew must not stay in a cache, with all that it refers to.
+    # A function that each run makes again must not stay in a cache, with its closure.
     is_of_module = inspect.isfunction(function) and "<locals>" not in function.__qualname__
     return (_kept_codec if is_of_module else _new_codec)(function, task, is_encrypted)
 
@@ -170,7 +170,7 @@ def run(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Return what a step has returned, or call its function now."""
+    """Return the stored result of a step, or call its function now."""
     step = _begun(run, place)
     if step.state == "done":
         return _result(place, step)
@@ -195,7 +195,7 @@ async def run_awaited(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Return what a step has returned, or call its function now, in this event loop."""
+    """Return the stored result of a step, or call its function now, in this event loop."""
     if place.is_atomic or not inspect.iscoroutinefunction(function):
         return await sync_to_async(run)(run_, place, options, function, args, kwargs)
     step = await sync_to_async(_begun)(run_, place)
@@ -296,7 +296,7 @@ def _atomic(
 def _store(
     run: StepRun, place: StepPlace, step: StoredStep, value: Any, result: str, began: float
 ) -> Any:
-    """Store what the function returned; return it, or what an earlier run has stored meanwhile."""
+    """Store the result; return it, or the result that an earlier run has stored meanwhile."""
     took = timedelta(seconds=time.monotonic() - began)
     done = step._replace(state="done", result=result, error=None, tries=step.tries + 1, until=None)
     stored = run.records.store(done, took=took)

@@ -68,7 +68,7 @@ class Until:
             is_required: whether the wait must end.
 
         Raises:
-            InvalidStep: it is none of these; `what` names it.
+            InvalidStep: it has another type, or is invalid; `what` names it.
         """
         try:
             if given is None and not is_required:
@@ -119,7 +119,7 @@ def sleep(run: WaitingRun, name: str, until: Until) -> None:
 def signal(
     run: WaitingRun, name: str, names: Sequence[str], until: Until, type: Any = None
 ) -> dict[str, Any] | None:
-    """Wait for the first signal of these names, and return it; None: the time is over.
+    """Wait for the first signal with one of the names; return None if the time is over.
 
     Args:
         type: the type hint of its payload. The admin makes a form of it.
@@ -251,7 +251,7 @@ def _start(run: WaitingRun, after: int | None) -> int:
     """Return the position behind which an event counts."""
     if after is not None:
         return as_position(after)
-    # Events have the order of their commits: this is before all that were published since.
+    # Events have the order of their commits: every later event is behind this position.
     return log.position_at(connections[run.database], run.claim.created_at)
 
 

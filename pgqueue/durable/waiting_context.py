@@ -73,7 +73,7 @@ class WaitingContext(StepContext):
         Args:
             name: the signal's.
             type: the type hint of its payload.
-            timeout: seconds, a timedelta or an aware datetime, after which the wait ends.
+            timeout: the end of the wait: seconds, a timedelta or an aware datetime.
             required: whether to raise WaitTimeout then; otherwise None is returned.
 
         Raises:
@@ -90,7 +90,7 @@ class WaitingContext(StepContext):
     def wait_for_any(
         self, names: Sequence[str], *, timeout: float | timedelta | datetime | None = None
     ) -> Signal | None:
-        """Wait for the first signal of these names; None: the time is over.
+        """Wait for the first signal with one of the names; return None if the time is over.
 
         Raises:
             InvalidStep: a name or the timeout is invalid.
@@ -147,7 +147,7 @@ class WaitingContext(StepContext):
             where: conditions on the payload, as of `read()`.
             after: a position of the log: only events after it count; None: those that were
                 published after this message was enqueued.
-            timeout: seconds, a timedelta or an aware datetime, after which the wait ends.
+            timeout: the end of the wait: seconds, a timedelta or an aware datetime.
             required: whether to raise WaitTimeout then; otherwise None is returned.
 
         Returns:
@@ -192,7 +192,7 @@ class WaitingContext(StepContext):
         *,
         timeout: float | timedelta | datetime | None = None,  # noqa: ASYNC109 (of days)
     ) -> Signal | None:
-        """Wait for the first signal of these names, from async code."""
+        """Wait for the first signal with one of the names, from async code."""
         return await sync_to_async(self.wait_for_any)(names, timeout=timeout)
 
     async def await_for_event(

@@ -181,7 +181,7 @@ id, cancel_requested_at, lost = 0 OR coalesce(started_at >= claimed_at, false) A
 -- include: progressed
 
 -- name: progressed
--- A durable run that has finished a step is counted anew.
+-- The counters of a durable run restart after each finished step.
 (SELECT count(*) FROM (
      SELECT FROM pgqueue_step s
      WHERE s.message_id = pgqueue_message.id AND s.attempt = pgqueue_message.attempt AND s.state IN ('done', 'failed')

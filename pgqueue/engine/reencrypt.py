@@ -36,11 +36,9 @@ class StepText(NamedTuple):
     Attributes:
         part: steps or signals.
         place: its place among them, from 1.
-        key: the name of the step, or the id of the signal.
-        kind: of the step; of a signal: signal.
-        digest: of its text, as it was read.
-        path: where the value is in the row.
-        text: the value as JSON text.
+        key, kind: of the step, or of the signal.
+        digest: of the text that was read.
+        path, text: the place of the value in the row, and the value as JSON.
     """
 
     part: str

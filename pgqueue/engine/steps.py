@@ -1,4 +1,4 @@
-"""The steps of durable tasks: what a message has done, and what it waits for.
+"""The steps of durable tasks: the finished ones, and the step that the message waits for.
 
 A step is stored by the run that did it, fenced by its lease. A message that waits is `scheduled` or
 `held`; its end moves its steps into history.
@@ -25,12 +25,10 @@ class StoredStep(NamedTuple):
 
     Attributes:
         number: its place in the order in which steps began.
-        function: the name of the function that it called; of a wait for a signal, the name of the
-            payload's class.
-        result: JSON text.
-        error: JSON text, in the form of `errors.describe`.
-        tries: how often it was tried.
-        until: when it is tried again, or its wait is over.
+        function: the name of its function, or of the class of the signal that it waits for.
+        result, error: JSON texts; the error has the form of `errors.describe`.
+        tries: the number of its tries.
+        until: the time of its next try, or the end of its wait.
         is_over: whether that time has come, by the database's clock.
     """
 
@@ -93,7 +91,7 @@ class StepWaits(NamedTuple):
 
     Attributes:
         reason: sleep, signal, event, call (other messages) or retry (of a step).
-        seconds: the time since the first of these waits began.
+        seconds: the time since the first wait began.
     """
 
     task: str
@@ -103,7 +101,7 @@ class StepWaits(NamedTuple):
 
 
 class TakenSignal(NamedTuple):
-    """What came of taking a signal.
+    """The result of taking a signal.
 
     Attributes:
         came_of: taken, over (the wait has timed out), none, or lost (the lease).
@@ -137,7 +135,7 @@ def find_step(connection: Cursors, id: int, name: str) -> StoredStep | None:
 
 
 def go_on(connection: Cursors, ids: Collection[int]) -> bool:
-    """Return whether one of these messages has neither ended nor died."""
+    """Return whether one of the messages has neither ended nor died."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["go_on"], {"ids": list(ids)})
         return bool(cursor.fetchone()[0])
@@ -248,7 +246,7 @@ def take_signal(
     *,
     values: str | None = None,
 ) -> TakenSignal:
-    """Take the first signal of one of these names; store it as the result of the step.
+    """Take the first signal with one of the names; store it as the result of the step.
 
     Args:
         values: side values that are not stored yet, as JSON.

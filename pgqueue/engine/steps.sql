@@ -129,7 +129,7 @@ ORDER BY 4 DESC
 LIMIT %(limit)s
 
 -- name: go_on
--- Whether one of these messages has neither ended nor died.
+-- Whether one of the messages has neither ended nor died.
 SELECT count(*) > 0 FROM (
     SELECT FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[]) AND state || '' <> 'dead' LIMIT 1) live
 

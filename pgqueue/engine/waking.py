@@ -28,7 +28,7 @@ def wake(connection: Connection, ids: Collection[int]) -> list[Freed]:
         connection: in the router's transaction.
 
     Returns:
-        The lanes of these messages. The router must mark the governed ones.
+        The lanes of the woken messages. The router must mark the governed ones.
     """
     woken: list[Freed] = []
     left = sorted(ids)

@@ -16,7 +16,7 @@ class Step(models.Model):
     """
 
     class Kind(models.TextChoices):
-        """What a step does."""
+        """The kind of a step."""
 
         STEP = "step", _("Step")
         ATOMIC = "atomic", _("Atomic step")
@@ -27,7 +27,7 @@ class Step(models.Model):
         CALL = "call", _("Call")
 
     class State(models.TextChoices):
-        """What became of a step."""
+        """The state of a step."""
 
         DONE = "done", _("Done")
         FAILED = "failed", _("Failed")

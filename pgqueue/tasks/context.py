@@ -86,7 +86,7 @@ class TaskContext:
 
     @property
     def has_progressed(self) -> bool:
-        """Whether failures are counted anew: a durable run has finished a step since its claim."""
+        """Whether the count of failures restarts: a durable run has finished a step."""
         return False
 
     def unstored(self) -> str | None:

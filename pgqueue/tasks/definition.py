@@ -281,12 +281,9 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         connection: a psycopg connection to enqueue on, in place of Django's. Messages are part of
             the transaction that is open there. For `using()`.
         takes_context: pass a `TaskContext` as the first argument.
-        durable: pass a `DurableContext` as the first argument. The function is called again from
-            its top whenever it goes on; its finished steps are not repeated.
-        keeps_lane: for a durable task that is ordered: whether the messages behind it wait while it
-            sleeps or waits.
-        aliases: the import paths that the function had before: messages that were stored under one
-            of them run this task.
+        durable: pass a `DurableContext` as the first argument, and repeat no finished step.
+        keeps_lane: whether an ordered durable task keeps its lane while it waits.
+        aliases: earlier import paths of the function. Messages with one of them run this task.
         encrypted: store arguments, result and progress encrypted by `PGQUEUE["ENCRYPTION_KEYS"]`,
             and errors without their texts. Needs pgqueue[encryption].
         schedule: the times at which pgqueue enqueues the task: a cron line, an interval as seconds

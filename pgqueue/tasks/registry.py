@@ -21,7 +21,7 @@ def add(task: Declaration[Any, Any]) -> None:
     """Register `task` under its name, and under the names that it had before.
 
     Raises:
-        InvalidTask: another task has one of these names.
+        InvalidTask: another task has one of the names.
     """
     tasks[task.name] = task
     for name in task.aliases:

@@ -1,4 +1,4 @@
-"""Enqueue messages that have ended once more, and fork those of durable tasks."""
+"""Enqueue ended messages once more, and fork messages of durable tasks."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def fork(
     """Store a message that begins with the steps of another one, and return its id.
 
     Args:
-        after: the name of the last step that is copied; None: all that are done.
-        payload: other arguments as JSON; None: those of the other message.
+        after: the name of the last step that is copied; None: each step that is done.
+        payload: other arguments as JSON; None: the other message's arguments.
 
     Raises:
         InvalidStep: the other message has done no step of this name.

@@ -344,8 +344,8 @@ class TaskResult(Generic[T]):
         """Enqueue a message of a durable task that begins with the steps of this one.
 
         Args:
-            after: the name of the last step that it begins with; None: all that are done.
-            args, kwargs: other arguments; None: those of this message.
+            after: the name of the last step that it begins with; None: each step that is done.
+            args, kwargs: other arguments; None: this message's arguments.
 
         Returns:
             The result of the new message.

@@ -46,10 +46,10 @@ def signal(
     Args:
         message: a result, or the message's id; None: see `dedupe_key`.
         name: the name that the message waits for.
-        payload: any value that a task's argument accepts, up to 64 KiB as JSON.
+        payload: a value as of a task's argument. It takes 64 KiB as JSON at most.
         dedupe_key: in place of `message`, the dedupe key of a live message of `channel`.
         channel: None: the default channel.
-        dedupe_id: a text that is the sender's own for this signal: sent again, it counts once.
+        dedupe_id: the sender's own text for this signal. Sent again, it counts once.
         if_ended: "raise": raise MessageEnded if the message has ended; "ignore": return False.
         database: the alias of the queue's database; None: the one of the result, or of `PGQUEUE`.
 

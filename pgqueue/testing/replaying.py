@@ -32,10 +32,8 @@ class Replayed:
 
     Attributes:
         value: the return value of the function; None: it did not return.
-        stopped_at: the name of the step that is not done, where the replay stopped; None: the
-            function returned, or ended its run in another way.
-        visited: the names of the done steps that the function came by, in their order.
-        unvisited: the names of the done steps that the function did not come by.
+        stopped_at: the name of the undone step where the replay stopped; None: the function ended.
+        visited, unvisited: the names of the done steps that the function came by, and of others.
     """
 
     value: Any

@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 
 from pgqueue import signals
@@ -104,10 +104,7 @@ class Timeouts(Service):
                 if run in self._runs:
                     self._runs.remove(run)
                 else:
-                    # Its error may be set but not raised yet: it must not be raised in a later
-                    # block. Only then: after this call, all threads look for an error at each
-                    # call of a function, as long as the process lives.
-                    _interrupt(thread, None)
+                    absorb(error)
 
     @contextmanager
     def outlived(self, leased: LeasedMessage, deadline: float) -> Iterator[None]:
@@ -215,7 +212,17 @@ async def within(deadline: float, error: type[TaskTimeout]) -> AsyncIterator[Non
         raise
 
 
-def _interrupt(thread: int, error: type[BaseException] | None) -> None:
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread), ctypes.py_object(error) if error is not None else None
-    )
+def absorb(error: type[BaseException]) -> None:
+    """Drop an error that may be set in this thread and not raised yet.
+
+    It is raised here. To set no error in its place would not do: Python takes that for an error,
+    too, and all its threads look for it at each call of a function, as long as the process lives.
+    """
+    with suppress(error):
+        _interrupt(threading.get_ident(), error)
+        for _ in range(1000):  # Python looks for the error here
+            pass
+
+
+def _interrupt(thread: int, error: type[BaseException]) -> None:
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from time import monotonic
 from unittest.mock import Mock
 
@@ -94,3 +96,21 @@ def test_a_limit_that_is_not_the_last_leaves_the_lease_alone(leased: LeasedMessa
         timeouts.tick()
         sum(range(100_000))
     assert leased.overdue
+
+
+def test_a_limit_leaves_no_error_for_which_python_looks(leased: LeasedMessage) -> None:
+    """A traced function of Python 3.11 never begins, while an error is pending in any thread."""
+    timeouts = Timeouts()
+
+    def traced() -> str:
+        return "ended"
+
+    for deadline in (monotonic() + 60, monotonic()):
+        with suppress(TaskTimeout), timeouts.limit(leased, deadline):
+            timeouts.tick()
+        before = sys.gettrace()
+        sys.settrace(lambda frame, event, argument: None)
+        try:
+            assert traced() == "ended"
+        finally:
+            sys.settrace(before)

@@ -52,6 +52,21 @@ SETTINGS = {
         "autovacuum_vacuum_insert_threshold=-1",
         "autovacuum_vacuum_cost_delay=0",
     ],
+    "step": [
+        "autovacuum_vacuum_cost_delay=0",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=10000",
+    ],
+    "signal": [
+        "autovacuum_vacuum_cost_delay=0",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=1000",
+    ],
+    "event_wait": [
+        "autovacuum_vacuum_cost_delay=0",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=1000",
+    ],
     "blocked": [
         "autovacuum_vacuum_cost_delay=0",
         "autovacuum_vacuum_scale_factor=0",

@@ -29,13 +29,13 @@ ALTER TABLE pgqueue_bell
     CHECK (CASE WHEN array_ndims(woken) > 1 THEN false ELSE array_position(woken, NULL) IS NULL END);
 
 ALTER TABLE pgqueue_step SET (
-    autovacuum_vacuum_scale_factor = 0.02,
-    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 10000,
     autovacuum_vacuum_cost_delay = 0
 );
 
 ALTER TABLE pgqueue_event_wait SET (
-    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 1000,
     autovacuum_vacuum_cost_delay = 0
 );

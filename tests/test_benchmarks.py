@@ -122,6 +122,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
         (["webhooks"], "200"),
         (["latency"], "5"),
         (["flows"], "100"),
+        (["durable"], "10"),
         (["sse"], "20"),
         (["events"], "3000"),
         (["recovery", "sleepers"], "6"),
@@ -135,10 +136,10 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
     assert [report["benchmark"] for report in reports] == names
     for report in reports:
         figures, ratios, machine = report["figures"], report["ratios"], report["machine"]
-        assert FIGURES[report["benchmark"]] < figures.keys()
+        assert FIGURES[report["benchmark"]] <= figures.keys()
         assert not ratios or ratios.keys() & {
             *("of_ceiling", "of_free", "deep_of_shallow", "of_jdbc"),
-            *("chord_of_drain", "cluster_of_processes"),
+            *("chord_of_drain", "cluster_of_processes", "step_of_ceiling"),
         }
         assert figures.get("lost", 0) == 0
         assert all(value > 0 for name, value in {**figures, **ratios}.items() if name != "lost")

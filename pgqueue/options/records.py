@@ -6,6 +6,7 @@ records. A test compares both.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from textwrap import wrap
@@ -18,8 +19,11 @@ Check: TypeAlias = "Callable[[Any], Any]"
 """Returns a value in its stored form. Raises TypeError, ValueError or a PGQueueError."""
 F = TypeVar("F", bound="Callable[..., Any]")
 
-HERE = "        {options}\n"
-"""The line of a docstring in whose place `documents` writes the options."""
+HERE = re.compile(r"^( *)\{options\}\n", re.MULTILINE)
+"""The line of a docstring in whose place `documents` writes the options.
+
+Python 3.13 and later remove the indentation that all lines have.
+"""
 WIDTH = 100
 
 
@@ -111,20 +115,23 @@ def documents(record: Record) -> Callable[[F], F]:
     def documented(function: F) -> F:
         # `python -OO` leaves docstrings out.
         if function.__doc__:
-            listed = "".join(_argument(name, each.about) for name, each in record.items())
-            function.__doc__ = function.__doc__.replace(HERE, listed)
+            function.__doc__ = HERE.sub(
+                lambda found: "".join(
+                    _argument(name, each.about, found[1]) for name, each in record.items()
+                ),
+                function.__doc__,
+            )
         return function
 
     return documented
 
 
-def _argument(name: str, about: str) -> str:
-    first, rest = " " * 8, " " * 12
+def _argument(name: str, about: str, indent: str) -> str:
     lines = wrap(
         f"{name}: {about}",
         WIDTH,
-        initial_indent=first,
-        subsequent_indent=rest,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
         break_long_words=False,
         break_on_hyphens=False,
     )

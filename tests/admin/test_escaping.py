@@ -74,6 +74,7 @@ def first_pages(world: World) -> Iterator[str]:
         "key/": [of_key],
         "bulk/": [{"action": name, **chosen} for name in ("cancel", "discard", "replay")],
         **{each: [{"name": world.text}] for each in ("page/", "purge/", "trim/")},
+        "<path:object_id>/again/": [{"step": world.text}],
         "<path:object_id>/operate/": [{"action": name} for name in ("cancel", "retry")],
     }
     yield "/admin/"

@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import quote
 
@@ -67,6 +68,9 @@ class Process:
         **settings: Any,
     ) -> None:
         self._before = set(Worker.objects.values_list("pk", flat=True))
+        # No pipe: a worker would stop at a pipe that is full.
+        self._log = TemporaryFile()  # noqa: SIM115 - `close` closes it
+        self._logged = ""
         self.popen = programs.Popen(
             ["manage.py", "runworker", *arguments],
             forked=forked,
@@ -76,12 +80,19 @@ class Process:
                 "DATABASE_URL": database or database_url(),
                 **{f"PGQUEUE_{name.upper()}": str(value) for name, value in settings.items()},
             },
-            stderr=subprocess.PIPE,
+            stderr=self._log,
             stdout=subprocess.DEVNULL,
-            text=True,
             process_group=0,
         )
-        self.log = ""
+
+    @property
+    def log(self) -> str:
+        """What it has logged until now."""
+        if self._log.closed:
+            return self._logged
+        # Not by seek(), which would move the place at which the worker writes.
+        number = self._log.fileno()
+        return os.pread(number, os.fstat(number).st_size, 0).decode(errors="replace")
 
     def wait_until_it_serves(self) -> None:
         # Itself, or one of its processes.
@@ -105,9 +116,15 @@ class Process:
         os.killpg(self.popen.pid, number)
 
     def exit_status(self, within: float = 15) -> int:
-        _, said = self.popen.communicate(timeout=within)
-        self.log += said or ""
-        return self.popen.returncode
+        return self.popen.wait(within)
+
+    def close(self) -> None:
+        """End it if it runs; what it has logged stays."""
+        if self.popen.poll() is None:
+            self.popen.kill()
+            self.popen.wait(15)
+        self._logged = self.log
+        self._log.close()
 
 
 @contextmanager
@@ -117,11 +134,7 @@ def starting(*arguments: str, **settings: Any) -> Iterator[Process]:
     try:
         yield process
     finally:
-        if process.popen.poll() is None:
-            process.popen.kill()
-            process.exit_status()
-        elif process.popen.stderr and not process.popen.stderr.closed:
-            process.exit_status()
+        process.close()
 
 
 @contextmanager

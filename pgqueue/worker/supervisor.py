@@ -12,7 +12,7 @@ from datetime import timedelta
 from math import inf
 from multiprocessing import resource_tracker
 from signal import SIG_DFL, SIGCHLD, signal
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from pgqueue import signals
@@ -44,6 +44,10 @@ WELL_WITHIN = 10.0
 FILLED_WITHIN = 30.0
 """Seconds for which a slot may be without a valid report: on a loaded machine a start takes long.
 A slot whose processes all die before their first report is not well."""
+STACKS_APART = 0.2
+"""Seconds between two processes that write their stacks."""
+ALL_STACKS_WITHIN = 2.0
+"""Seconds within which all processes are asked for their stacks, however many there are."""
 
 
 class Processes:
@@ -271,8 +275,11 @@ class Supervisor:
         self._requests.add()
 
     def _ask_for_stacks(self) -> None:
-        for each in self._children():
+        children = self._children()
+        for each in children:
             each.ask_for_stacks()
+            # Most share one stderr: at once, their stacks would be mixed.
+            sleep(min(STACKS_APART, ALL_STACKS_WITHIN / len(children)))
 
     def _prepare(self) -> None:
         """Wait for the tables and warn of unseen channels, once for all processes."""

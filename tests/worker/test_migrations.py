@@ -43,20 +43,14 @@ class Starting(Process):
             super().__init__(*arguments)
 
     def read_until(self, text: str) -> None:
-        assert self.popen.stderr
-        for line in self.popen.stderr:
-            self.log += line
-            if text in line:
-                return
-        raise AssertionError(f"it ended without {text!r}: {self.log}")
+        eventually(lambda: text in self.log or self.popen.poll() is not None, within=60)
+        assert text in self.log, self.log
 
     def __enter__(self) -> Starting:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        if self.popen.poll() is None:
-            self.popen.kill()
-            self.exit_status()
+        self.close()
 
 
 def waits(log: str) -> list[str]:

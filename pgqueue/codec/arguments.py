@@ -53,6 +53,9 @@ class Codec:
     With a `cipher`, it reads what is encrypted, too. Then errors say nothing of what was read.
     """
 
+    result_hint: type[Hint] = Hint
+    """How results are written and read by the function's type hint."""
+
     def __init__(
         self, func: Callable[..., Any], *, skip_first: bool = False, cipher: Cipher | None = None
     ) -> None:
@@ -222,7 +225,7 @@ class Codec:
 
     @cached_property
     def _parameters(self) -> Parameters:
-        return Parameters(self.func, skip_first=self.skip_first)
+        return Parameters(self.func, skip_first=self.skip_first, result_hint=self.result_hint)
 
     def _split(self, text: str | bytes | memoryview) -> tuple[list[Any], dict[str, Any]]:
         payload = parse(self._of("the payload"), text)
@@ -301,12 +304,7 @@ class Codec:
         return self._read(name, hint, plain)
 
     def _dump(self, what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) -> str:
-        try:
-            text = hint.dump(value)
-        except Unstorable as error:
-            raise refusal(error.about(self._of(what))) from error
-        self.check_size(what, text, RESULT_LIMIT, refusal)
-        return text
+        return dump_result(self._of(what), hint, value, refusal)
 
     def check_size(self, what: str, text: str, limit: int, refusal: type[PGQueueError]) -> None:
         """Check that a text of JSON takes no more than `limit` bytes.
@@ -314,14 +312,7 @@ class Codec:
         Raises:
             PGQueueError: it does: a `refusal`.
         """
-        if size(text) > limit:
-            raise refusal(self._too_large(what, text, limit))
-
-    def _too_large(self, what: str, text: str, limit: int) -> str:
-        return (
-            f"{self._of(what)} would take {size(text):,} bytes, more than {limit:,}: "
-            "store the data elsewhere, and say where it is."
-        )
+        check_size(self._of(what), size(text), limit, refusal)
 
     def _argument(self, name: str) -> str:
         return self._of(f"argument {name!r}")
@@ -337,7 +328,9 @@ class Codec:
 class Parameters:
     """The signature of a function, with a hint for each parameter and for the result."""
 
-    def __init__(self, func: Callable[..., Any], *, skip_first: bool) -> None:
+    def __init__(
+        self, func: Callable[..., Any], *, skip_first: bool, result_hint: type[Hint] = Hint
+    ) -> None:
         types = hints_of(func)
         signature = signature_of(func)
         parameters = list(signature.parameters.values())[skip_first:]
@@ -347,7 +340,7 @@ class Parameters:
             return {each.name: hints[each.name] for each in parameters if each.kind in kinds}
 
         self.signature = signature.replace(parameters=parameters)
-        self.returned = Hint(types.get("return", Any))
+        self.returned = result_hint(types.get("return", Any))
         self._positional = of_kind(Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         self._named = of_kind(Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         self._rest = of_kind(Parameter.VAR_POSITIONAL)
@@ -440,6 +433,33 @@ def parse(what: str, text: str | bytes | memoryview) -> Any:
         return from_json(text if isinstance(text, str) else str(text, "utf-8"))
     except (ValueError, RecursionError) as error:
         raise UnreadablePayload(f"{what} can't be parsed: {error}.") from error
+
+
+def dump_result(what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) -> str:
+    """Return a value that is stored with a message as JSON: a result, progress, a signal.
+
+    Raises:
+        PGQueueError: it cannot be stored, or takes more than `RESULT_LIMIT`: a `refusal`.
+    """
+    try:
+        text = hint.dump(value)
+    except Unstorable as error:
+        raise refusal(error.about(what)) from error
+    check_size(what, size(text), RESULT_LIMIT, refusal)
+    return text
+
+
+def check_size(what: str, bytes_taken: int, limit: int, refusal: type[PGQueueError]) -> None:
+    """Check that a value takes no more than `limit` bytes.
+
+    Raises:
+        PGQueueError: it does: a `refusal`.
+    """
+    if bytes_taken > limit:
+        raise refusal(
+            f"{what} would take {bytes_taken:,} bytes, more than {limit:,}: "
+            "store the data elsewhere, and say where it is."
+        )
 
 
 def size(text: str) -> int:

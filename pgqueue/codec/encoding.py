@@ -315,6 +315,40 @@ class Hint:
         return forms
 
 
+class ExactHint(Hint):
+    """A hint for values that later code reads, whose hint may be another one by then.
+
+    A value of another class than the hint names is always tagged. So plain JSON that means no such
+    class was written by another hint, and is refused. Parts of a value are not checked.
+    """
+
+    def write(self, value: Any) -> Any:
+        """Return `value` as JSON.
+
+        Raises:
+            Unstorable: as `Hint.write` does.
+        """
+        plain = super().write(value)
+        if is_tagged(plain) or self._means(plain):
+            return plain
+        return {TAG: self._by_kind[type(plain)].tag, "value": plain}
+
+    def read(self, plain: Any) -> Any:
+        """Return the value that was written, or that plain JSON means here.
+
+        Raises:
+            ValueError, TypeError, LookupError, ArithmeticError: it means nothing here, or is plain
+                JSON of a class that the hint does not name.
+        """
+        if not (is_tagged(plain) or self._means(plain)):
+            named = " or ".join(dict.fromkeys(full_name(form.of) for form in self._named))
+            raise ValueError(f"it is no {named}")
+        return super().read(plain)
+
+    def _means(self, plain: Any) -> bool:
+        return not self._named or self._by_kind[type(plain)] in self._named
+
+
 def is_tagged(plain: Any) -> bool:
     return type(plain) is dict and TAG in plain
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import NoneType
 from typing import Any
 
+from pgqueue.codec import arguments
 from pgqueue.codec.arguments import PAYLOAD_LIMIT, parse, read, short_json, size
 from pgqueue.codec.encoding import Hint
 from pgqueue.codec.json_text import TAG
@@ -54,11 +55,7 @@ def check_size(what: str, bytes_taken: int) -> None:
     Raises:
         PayloadTooLarge: it takes more than `PAYLOAD_LIMIT`.
     """
-    if bytes_taken > PAYLOAD_LIMIT:
-        raise PayloadTooLarge(
-            f"{what} would take {bytes_taken:,} bytes, more than {PAYLOAD_LIMIT:,}: "
-            "store the data elsewhere, and say where it is."
-        )
+    arguments.check_size(what, bytes_taken, PAYLOAD_LIMIT, PayloadTooLarge)
 
 
 def decode(what: str, text: bytes | None) -> Any:

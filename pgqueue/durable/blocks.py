@@ -18,14 +18,13 @@ from typing import Any, Literal
 
 from django.db import connections
 
+from pgqueue.codec.arguments import dump_result
 from pgqueue.codec.encoding import ANYTHING
-from pgqueue.codec.scalars import Unstorable
 from pgqueue.durable.trying import StepRun
 from pgqueue.engine import lease
 from pgqueue.engine.steps import StoredStep
-from pgqueue.exceptions import InvalidResult, InvalidStep
+from pgqueue.exceptions import InvalidResult, InvalidStep, LeaseLost
 
-RESULT_LIMIT = 64 * 1024  # bytes
 STORES = ("STORE_", "POP_TOP")
 """The instructions that end the head of a `with` statement."""
 
@@ -103,20 +102,16 @@ class AtomicBlock:
         return None
 
     def _store(self) -> None:
-        try:
-            result = ANYTHING.dump(self.result)
-        except Unstorable as fault:
-            raise InvalidResult(fault.about(f"the result of the step {self._name!r}")) from fault
-        if len(result.encode()) > RESULT_LIMIT:
-            raise InvalidResult(
-                f"The result of the step {self._name!r} would take {len(result.encode()):,} bytes, "
-                f"more than {RESULT_LIMIT:,}: store the data elsewhere, and say where it is."
-            )
+        what = f"the result of the step {self._name!r}"
+        result = dump_result(what, ANYTHING, self.result, InvalidResult)
         took = timedelta(seconds=time.monotonic() - self._began)
         result = self._run.records.sealed(result)
         done = self._step._replace(state="done", result=result, tries=self._step.tries + 1)
         if self._run.records.store(done, took=took) is not done:
-            self._run.records.check_kept("lost")
+            raise LeaseLost(
+                f"Another run has done the step {self._name!r} meanwhile: the writes of this one "
+                "are rolled back."
+            )
 
 
 class _Skipping:

@@ -27,7 +27,7 @@ from pgqueue.codec.encoding import ANYTHING
 from pgqueue.conf import settings
 from pgqueue.database import guard
 from pgqueue.durable.records import Records
-from pgqueue.durable.waiting import Until
+from pgqueue.durable.suspending import Until
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim

@@ -136,6 +136,14 @@ class Records:
         # ahead: then the run goes the old way on, which contradicts nothing.
         return any(name not in self._visited for name in self._all())
 
+    def note_unvisited(self) -> None:
+        """Note which stored steps this run has not called: its code may no longer have them."""
+        steps = self._all().values()
+        if changed := [
+            each.name for each in steps if each.unvisited == (each.name in self._visited)
+        ]:
+            engine.note_unvisited(connections[self._alias], self._claim, changed)
+
     def waits_passed(self, signal: str) -> int:
         """Return how many waits for a signal this run has reached so far."""
         waits = [each.removeprefix("wait:") for each in self._visited if each.startswith("wait:")]

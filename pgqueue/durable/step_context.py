@@ -55,8 +55,9 @@ class StepContext(TaskContext):
         """Whether the count of failures restarts: this run has finished a step."""
         return self.records.has_progressed
 
-    def unstored(self) -> str | None:
-        """Return the side values that no step has stored, as JSON."""
+    def completed(self) -> str | None:
+        """Return the side values that no step has stored, as JSON: the function has returned."""
+        self.records.note_unvisited()
         return self.records.take_unstored()
 
     def _next(self, base: str) -> str:

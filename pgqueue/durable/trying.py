@@ -11,29 +11,28 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache, partial
-from typing import Any, NamedTuple, NoReturn, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections
 
-from pgqueue.calls.outcomes import Suspended
 from pgqueue.calls.stand_ins import stand_in
 from pgqueue.codec.arguments import Codec
+from pgqueue.codec.encoding import ExactHint
 from pgqueue.codec.encrypted import EncryptedCodec
 from pgqueue.conf import settings
 from pgqueue.database import guard
-from pgqueue.durable.records import Records, StepCipher, waiting_row
+from pgqueue.durable.records import StepCipher, waiting_row
+from pgqueue.durable.suspending import SuspendableRun, Until, suspend
 from pgqueue.engine import lease
 from pgqueue.engine.errors import RERUNS, describe, is_conflict, pause
 from pgqueue.engine.steps import Kind, StoredStep
-from pgqueue.engine.values import Claim
 from pgqueue.exceptions import (
     InvalidResult,
     InvalidStep,
     LeaseLost,
     StepFailed,
     StepTimeout,
-    Suspend,
     TaskTimeout,
 )
 from pgqueue.options.retries import Backoff, as_backoff
@@ -45,13 +44,9 @@ from pgqueue.values.number_checks import as_count, as_duration, as_timedelta
 T = TypeVar("T")
 
 
-class StepRun(Protocol):
+class StepRun(SuspendableRun, Protocol):
     """The run that a step is part of: a `DurableContext`."""
 
-    task: Declaration[Any, Any]
-    claim: Claim
-    database: str
-    records: Records
     limited: Limited | None
 
     def check_place(self) -> None:
@@ -115,6 +110,18 @@ class StepOptions:
         return run.limited(time.monotonic() + self.timeout.total_seconds(), StepTimeout)
 
 
+class StepCodec(Codec):
+    """Writes and reads the results of a step's function; refuses a result of another class."""
+
+    result_hint = ExactHint
+
+
+class EncryptedStepCodec(EncryptedCodec):
+    """As `StepCodec`, of an encrypted task."""
+
+    result_hint = ExactHint
+
+
 class StepPlace(NamedTuple):
     """A step where the code calls it.
 
@@ -156,7 +163,7 @@ def _codec(function: Callable[..., Any], task: str, *, is_encrypted: bool) -> Co
 
 
 def _new_codec(function: Callable[..., Any], task: str, is_encrypted: bool) -> Codec:
-    return (EncryptedCodec if is_encrypted else Codec)(function, cipher=StepCipher(task))
+    return (EncryptedStepCodec if is_encrypted else StepCodec)(function, cipher=StepCipher(task))
 
 
 _kept_codec = cache(_new_codec)
@@ -254,21 +261,8 @@ def _begun(run: StepRun, place: StepPlace) -> StoredStep:
     if found.state == "failed":
         raise _failure(place, found)
     if found.state == "retrying" and not found.is_over:
-        _wait(run, found)
+        suspend(run, Until(time=found.until), waiting_row(found))
     return found
-
-
-def _wait(run: StepRun, step: StoredStep, delay: timedelta | None = None) -> NoReturn:
-    """End this run until the time of the step's next try."""
-    raise Suspend(
-        Suspended(
-            steps=run.records.take_unstored(waiting_row(step)) or "[]",
-            delay=delay,
-            until=None if delay is not None else step.until,
-            has_progressed=run.records.has_progressed,
-            leaves_lane=not run.task.keeps_lane,
-        )
-    )
 
 
 def _atomic(
@@ -330,7 +324,7 @@ def _fail(
         state="failed" if delay is None else "retrying", error=entry, tries=tries
     )
     if delay is not None:
-        _wait(run, failed, delay)
+        suspend(run, Until(delay=delay), waiting_row(failed))
     took = timedelta(seconds=time.monotonic() - began)
     stored = run.records.store(failed, took=took)
     if stored.state == "done":

@@ -5,44 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NamedTuple
 
 from django.db import connections
 
-from pgqueue.calls.outcomes import Suspended
 from pgqueue.codec.arguments import parse, read
-from pgqueue.codec.encoding import ANYTHING, Hint
-from pgqueue.durable.records import Records, waiting_row
+from pgqueue.codec.encoding import ANYTHING, ExactHint
+from pgqueue.durable.records import waiting_row
+from pgqueue.durable.suspending import SuspendableRun, Until, suspend
 from pgqueue.engine import event_waits, log
 from pgqueue.engine import steps as engine
 from pgqueue.engine.steps import StoredStep
-from pgqueue.engine.values import Claim, Cursors
+from pgqueue.engine.values import Cursors
 from pgqueue.events.reading import as_position, check_bounds
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.typed import Event
-from pgqueue.exceptions import InvalidStep, Suspend
+from pgqueue.exceptions import InvalidStep
 from pgqueue.options.filters import Filter, as_filter, as_topic
 from pgqueue.tasks import encryption
-from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.signalling import SIGNAL, check_name
-from pgqueue.values.instants import as_instant
 from pgqueue.values.names import as_key
-from pgqueue.values.number_checks import LONGEST, as_timedelta
-
-Times = float | timedelta | datetime
 
 LOOKED = '{"looked": true}'
 """The result of a step that waits for an event: the run has looked at the events before."""
-
-
-class WaitingRun(Protocol):
-    """The run that waits: a `DurableContext`."""
-
-    task: Declaration[Any, Any]
-    claim: Claim
-    database: str
-    records: Records
 
 
 class Signal(NamedTuple):
@@ -52,60 +37,7 @@ class Signal(NamedTuple):
     payload: Any
 
 
-@dataclass(frozen=True)
-class Until:
-    """When a wait ends by itself: after a delay, at a time, or never."""
-
-    delay: timedelta | None = None
-    time: datetime | None = None
-
-    @classmethod
-    def checked(cls, what: str, given: Times | None, *, is_required: bool = False) -> Until:
-        """Return when a wait ends.
-
-        Args:
-            given: seconds, a timedelta or an aware datetime; None: never.
-            is_required: whether the wait must end.
-
-        Raises:
-            InvalidStep: it has another type, or is invalid; `what` names it.
-        """
-        try:
-            if given is None and not is_required:
-                return cls()
-            if isinstance(given, datetime):
-                return cls(time=as_instant(given))
-            delay = as_timedelta(given)
-            return cls(max(min(delay, LONGEST), timedelta()))
-        except (TypeError, ValueError) as error:
-            raise InvalidStep(f"{what}{given!r:.99}: {error}") from error
-
-
-NEVER = Until()
-
-
-def suspend(
-    run: WaitingRun, until: Until = NEVER, *rows: Mapping[str, Any], is_woken: bool = False
-) -> NoReturn:
-    """End this run: the message goes on at a time, or when it is woken.
-
-    Args:
-        rows: the step that waits, if it is not stored yet.
-        is_woken: whether a signal may wake it.
-    """
-    raise Suspend(
-        Suspended(
-            steps=run.records.take_unstored(*rows) or "[]",
-            delay=until.delay,
-            until=until.time,
-            is_woken=is_woken,
-            has_progressed=run.records.has_progressed,
-            leaves_lane=not run.task.keeps_lane,
-        )
-    )
-
-
-def sleep(run: WaitingRun, name: str, until: Until) -> None:
+def sleep(run: SuspendableRun, name: str, until: Until) -> None:
     """Wait for a time."""
     found = run.records.find(name)
     if found is None:
@@ -117,7 +49,7 @@ def sleep(run: WaitingRun, name: str, until: Until) -> None:
 
 
 def signal(
-    run: WaitingRun, name: str, names: Sequence[str], until: Until, type: Any = None
+    run: SuspendableRun, name: str, names: Sequence[str], until: Until, type: Any = None
 ) -> dict[str, Any] | None:
     """Wait for the first signal with one of the names; return None if the time is over.
 
@@ -134,7 +66,7 @@ def signal(
 
 
 def _taken(
-    run: WaitingRun, step: StoredStep, names: Sequence[str], until: Until, *, is_new: bool
+    run: SuspendableRun, step: StoredStep, names: Sequence[str], until: Until, *, is_new: bool
 ) -> StoredStep:
     """Return the step with the signal that came, or without one if its time is over."""
     with run.records.sending_values() as values:
@@ -155,7 +87,7 @@ def _name_of(hint: Any) -> str:
     return f"{hint.__module__}.{hint.__qualname__}" if is_class else ""
 
 
-def payload(run: WaitingRun, taken: Mapping[str, Any], type: Any) -> Any:
+def payload(run: SuspendableRun, taken: Mapping[str, Any], type: Any) -> Any:
     """Return the payload of a signal, by a type hint.
 
     Raises:
@@ -163,7 +95,7 @@ def payload(run: WaitingRun, taken: Mapping[str, Any], type: Any) -> Any:
     """
     what = f"the payload of the signal {taken['name']!r} to {run.task.name}"
     plain = encryption.opened(run.claim.task, SIGNAL, taken["payload"])
-    return read(what, ANYTHING if type is None else Hint(type), plain)
+    return read(what, ANYTHING if type is None else ExactHint(type), plain)
 
 
 # --- Events
@@ -210,7 +142,7 @@ class Wanted:
 
 
 def event(
-    run: WaitingRun, name: str, wanted: Wanted, after: int | None, until: Until
+    run: SuspendableRun, name: str, wanted: Wanted, after: int | None, until: Until
 ) -> dict[str, Any] | None:
     """Wait for an event, and return its JSON; None: the time is over."""
     connection = connections[run.database]
@@ -229,7 +161,7 @@ def event(
     return None if step.result is None else parse(f"the event of {name}", step.result)["payload"]
 
 
-def _registered(run: WaitingRun, name: str, wanted: Wanted, until: Until) -> StoredStep:
+def _registered(run: SuspendableRun, name: str, wanted: Wanted, until: Until) -> StoredStep:
     """Store the wait: from the end of the log on, the dispatch looks for the event."""
     step = run.records.new(name, "event", state="waiting")
     connection = connections[run.database]
@@ -247,7 +179,7 @@ def _registered(run: WaitingRun, name: str, wanted: Wanted, until: Until) -> Sto
     return step
 
 
-def _start(run: WaitingRun, after: int | None) -> int:
+def _start(run: SuspendableRun, after: int | None) -> int:
     """Return the position behind which an event counts."""
     if after is not None:
         return as_position(after)

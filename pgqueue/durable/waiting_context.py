@@ -12,7 +12,8 @@ from asgiref.sync import sync_to_async
 from pgqueue.durable import waiting
 from pgqueue.durable.records import NAME_BYTES
 from pgqueue.durable.step_context import StepContext
-from pgqueue.durable.waiting import Signal, Until, Wanted
+from pgqueue.durable.suspending import Until
+from pgqueue.durable.waiting import Signal, Wanted
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidStep, WaitTimeout

@@ -53,6 +53,21 @@ least(CASE WHEN anew THEN 0 ELSE failures END, 2147483646) + 1,
 -- Bounded by now, as the end of the run is, so that a run neither starts in the future nor after its end.
 least(claimed_at + started_after * interval '1 microsecond', statement_timestamp())
 
+-- name: when_it_finished
+-- Not before yesterday: the partition of an older day may have been dropped.
+greatest(least(claimed_at + finished_after * interval '1 microsecond', statement_timestamp()),
+         date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours')
+
+-- name: succeeded
+-- The end of a verb whose messages have moved into history.
+    FROM done JOIN ended
+        ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
+), became AS (
+    SELECT id, channel, key, governed, flow_id, 'succeeded' AS word, NULL AS fault FROM done
+),
+-- include: heard
+SELECT id, (SELECT count(*) FROM told) FROM done
+
 -- name: complete
 WITH ended AS MATERIALIZED (
 -- include: each_once
@@ -72,16 +87,8 @@ WITH ended AS MATERIALIZED (
         ,
 -- include: when_it_started
         , 'succeeded', result::jsonb,
-        -- Not before yesterday: the partition of an older day may have been dropped.
-        greatest(least(claimed_at + finished_after * interval '1 microsecond', statement_timestamp()),
-                 date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours')
-    FROM done JOIN ended
-        ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
-), became AS (
-    SELECT id, channel, key, governed, flow_id, 'succeeded' AS word, NULL AS fault FROM done
-),
--- include: heard
-SELECT id, (SELECT count(*) FROM told) FROM done
+-- include: when_it_finished
+-- include: succeeded
 
 -- name: complete_durable
 -- As `complete`, with the steps of each message.
@@ -103,16 +110,9 @@ WITH ended AS MATERIALIZED (
         ,
 -- include: when_it_started
         , 'succeeded', result::jsonb,
-        greatest(least(claimed_at + finished_after * interval '1 microsecond', statement_timestamp()),
-                 date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours'),
-        pgqueue_take_steps_v1(id, channel, ended.steps::jsonb)
-    FROM done JOIN ended
-        ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
-), became AS (
-    SELECT id, channel, key, governed, flow_id, 'succeeded' AS word, NULL AS fault FROM done
-),
--- include: heard
-SELECT id, (SELECT count(*) FROM told) FROM done
+-- include: when_it_finished
+        , pgqueue_take_steps_v1(id, channel, ended.steps::jsonb)
+-- include: succeeded
 
 -- name: suspend
 -- Store what each message waits for, and take it from its worker. A message without a time is held until it is woken.

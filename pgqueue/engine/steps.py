@@ -30,6 +30,7 @@ class StoredStep(NamedTuple):
         tries: the number of its tries.
         until: the time of its next try, or the end of its wait.
         is_over: whether that time has come, by the database's clock.
+        unvisited: whether the last run that waited or returned had not called it.
     """
 
     name: str
@@ -42,6 +43,7 @@ class StoredStep(NamedTuple):
     tries: int = 1
     until: datetime | None = None
     is_over: bool = False
+    unvisited: bool = False
 
 
 class SeenStep(NamedTuple):
@@ -54,6 +56,7 @@ class SeenStep(NamedTuple):
         error: JSON text.
         finished_at: None: it is not over.
         until: when it is tried again, or its wait is over.
+        unvisited: whether the last run that waited or returned had not called it.
     """
 
     name: str
@@ -68,6 +71,7 @@ class SeenStep(NamedTuple):
     started_at: datetime
     finished_at: datetime | None
     until: datetime | None
+    unvisited: bool
 
 
 class SeenSignal(NamedTuple):
@@ -236,6 +240,12 @@ def store(
         )
         came_of: Stored = cursor.fetchone()[0]
     return came_of
+
+
+def note_unvisited(connection: Cursors, claim: Claim, names: Collection[str]) -> None:
+    """Note of each step that is marked as unvisited that it was called, and of others that not."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["note_unvisited"], {**_fence(claim), "names": list(names)})
 
 
 def take_signal(

@@ -20,7 +20,7 @@ FROM pgqueue_step
 WHERE message_id = %(id)s AND name = %(name)s
 
 -- name: columns
-name, number, kind, function, state, result::text, error::text, tries, until, coalesce(until <= clock_timestamp(), false)
+name, number, kind, function, state, result::text, error::text, tries, until, coalesce(until <= clock_timestamp(), false), unvisited
 
 -- name: done
 -- The steps of a message that are done, live or ended, in their order.
@@ -31,23 +31,24 @@ WHERE state = 'done'
 ORDER BY number
 
 -- name: of_any
--- The steps of a live message, or those that history keeps.
-SELECT s.name, s.number, s.kind, s.state, s.function, s.signals, s.result, s.error, s.tries, s.started_at, s.finished_at
+-- The steps of a live message, or those that history keeps. The steps that came with the end have no times of their own.
+SELECT s.name, s.number, s.kind, s.state, s.function, s.signals, s.result, s.error, s.tries, s.started_at, s.finished_at, s.until,
+       s.unvisited
 FROM pgqueue_step s
 WHERE s.message_id = %(id)s
 UNION ALL
 SELECT r.name, r.number, r.kind, r.state, coalesce(r.function, ''), r.signals, r.result, r.error, coalesce(r.tries, 1),
-       coalesce(r.started_at, h.started_at, h.created_at), coalesce(r.finished_at, h.finished_at)
+       coalesce(r.started_at, h.finished_at), coalesce(r.finished_at, h.finished_at), r.until, coalesce(r.unvisited, false)
 FROM pgqueue_history h CROSS JOIN LATERAL jsonb_to_recordset(h.steps -> 'steps')
     AS r (name text, number integer, kind text, state text, function text, signals text[], result jsonb, error jsonb,
-          tries integer, started_at timestamptz, finished_at timestamptz)
+          tries integer, started_at timestamptz, finished_at timestamptz, until timestamptz, unvisited boolean)
 WHERE h.id = %(id)s AND h.steps IS NOT NULL
 
 -- name: copy
 -- With the failed steps before the last one: the code of the message has handled them.
 INSERT INTO pgqueue_step
     (message_id, name, number, kind, state, function, signals, result, error, tries, started_at, finished_at, attempt)
-SELECT %(to)s, s.*, 0
+SELECT %(to)s, s.name, s.number, s.kind, s.state, s.function, s.signals, s.result, s.error, s.tries, s.started_at, s.finished_at, 0
 FROM (
 -- include: of_any
 ) s
@@ -81,20 +82,11 @@ SELECT chosen.state, (SELECT count(*) FROM told) FROM chosen
 
 -- name: seen
 -- The last steps of a live or ended message, with the beginnings of their results.
-SELECT s.name, s.number, s.kind, s.state, s.function, s.signals, left(s.result, %(excerpt)s), s.error, s.tries,
-       s.started_at, s.finished_at, s.until
+SELECT s.name, s.number, s.kind, s.state, s.function, s.signals, left(s.result::text, %(excerpt)s), s.error::text, s.tries,
+       s.started_at, s.finished_at, s.until, s.unvisited
 FROM (
-    SELECT s.name, s.number, s.kind, s.state, s.function, s.signals, s.result::text, s.error::text, s.tries,
-           s.started_at, s.finished_at, s.until
-    FROM pgqueue_step s
-    WHERE s.message_id = %(id)s
-    UNION ALL
-    SELECT r.name, r.number, r.kind, r.state, coalesce(r.function, ''), r.signals, r.result::text, r.error::text,
-           coalesce(r.tries, 1), coalesce(r.started_at, h.finished_at), coalesce(r.finished_at, h.finished_at), r.until
-    FROM pgqueue_history h CROSS JOIN LATERAL jsonb_to_recordset(h.steps -> 'steps')
-        AS r (name text, number integer, kind text, state text, function text, signals text[], result jsonb, error jsonb,
-              tries integer, started_at timestamptz, finished_at timestamptz, until timestamptz)
-    WHERE h.id = %(id)s AND h.steps IS NOT NULL) s
+-- include: of_any
+) s
 ORDER BY s.number DESC
 LIMIT %(limit)s
 
@@ -132,6 +124,11 @@ LIMIT %(limit)s
 -- Whether one of the messages has neither ended nor died.
 SELECT count(*) > 0 FROM (
     SELECT FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[]) AND state || '' <> 'dead' LIMIT 1) live
+
+-- name: note_unvisited
+UPDATE pgqueue_step SET unvisited = NOT unvisited
+WHERE message_id = %(id)s AND name = ANY (%(names)s::text[])
+  AND (SELECT pgqueue_lock_run_v1(%(id)s, %(attempt)s, %(worker_id)s))
 
 -- name: store
 -- A function, since its plan is kept: Django's connections prepare no statements.

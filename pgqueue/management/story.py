@@ -30,7 +30,7 @@ COLUMNS = ("id", "task", "channel", "key", "priority", "attempt", "failures", "l
 INDENT = "    "
 STEPS = 1000
 """The most steps, and signals, that are shown: the last ones."""
-RESULT_LIMIT = 64 * 1024
+EXCERPT = 64 * 1024
 """Characters of a step's result that are shown."""
 OF_THE_BODY = ("payload", "metadata", "options", "progress", "result")
 APART = (*OF_THE_BODY, "errors", "worker", "children", "waits_for", "awaited_by", "steps",
@@ -52,9 +52,7 @@ def story(alias: str, id: int) -> dict[str, Any] | None:
 def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str, Any]:
     columns = {name: getattr(row, name, None) for name in OF_THE_BODY}
     shown, hidden = redacting.redacted_values(row.task, columns)
-    seen_steps = seen(
-        connections[alias], row.id, row.task, hidden, limit=STEPS, excerpt=RESULT_LIMIT
-    )
+    seen_steps = seen(connections[alias], row.id, row.task, hidden, limit=STEPS, excerpt=EXCERPT)
     return {
         "id": row.id,
         "state": state,
@@ -140,6 +138,8 @@ def _steps(found: Mapping[str, Any]) -> Iterator[str]:
             said.append(f"until {step['until']}")
         if step["tries"] > 1:
             said.append(f"tried {step['tries']} times")
+        if step["unvisited"]:
+            said.append("not called by the last run")
         if isinstance(step["error"], dict):
             said.append(f"{step['error'].get('class')}: {step['error'].get('message')}")
         if step["result"] is not None:

@@ -59,6 +59,7 @@ class Migration(migrations.Migration):
                 ('signals', pgqueue.models.fields.NamesField(help_text='The names of the signals that it waits for.', null=True, verbose_name='signals')),
                 ('result', models.JSONField(null=True, verbose_name='result')),
                 ('error', models.JSONField(null=True, verbose_name='error')),
+                ('unvisited', models.BooleanField(db_default=False, help_text='The last run did not call it: its code may no longer have the step.', verbose_name='unvisited')),
             ],
             options={
                 'verbose_name': 'step',

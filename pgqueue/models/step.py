@@ -51,6 +51,11 @@ class Step(models.Model):
     )
     result = JSONField(_("result"), null=True)
     error = JSONField(_("error"), null=True)
+    unvisited = models.BooleanField(
+        _("unvisited"),
+        db_default=False,
+        help_text=_("The last run did not call it: its code may no longer have the step."),
+    )
 
     class Meta:
         db_table = "pgqueue_step"

@@ -89,8 +89,8 @@ class TaskContext:
         """Whether the count of failures restarts: a durable run has finished a step."""
         return False
 
-    def unstored(self) -> str | None:
-        """Return the steps of a durable run that are not stored yet, as JSON."""
+    def completed(self) -> str | None:
+        """Return the steps of a durable run that are not stored yet, as JSON: it has returned."""
         return None
 
     @property

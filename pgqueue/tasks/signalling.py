@@ -8,8 +8,8 @@ from typing import Any, Literal
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from pgqueue.codec.arguments import dump_result
 from pgqueue.codec.encoding import ANYTHING, Hint
-from pgqueue.codec.scalars import Unstorable
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import signalling as engine
@@ -22,7 +22,6 @@ from pgqueue.values.names import as_key, as_text
 NAME_BYTES = 180
 SIGNAL = "signal"
 """The name of its part of a message, for encryption."""
-PAYLOAD_LIMIT = 64 * 1024  # bytes
 
 IfEnded = Literal["raise", "ignore"]
 
@@ -159,13 +158,4 @@ def encoded(name: str, payload: Any) -> str:
     """
     # A dataclass is read by the hint of the wait.
     hint = Hint(type(payload)) if is_dataclass(payload) else ANYTHING
-    try:
-        text = hint.dump(payload)
-    except Unstorable as error:
-        raise InvalidArgument(error.about(f"the payload of the signal {name!r}")) from error
-    if len(text.encode()) > PAYLOAD_LIMIT:
-        raise InvalidArgument(
-            f"The payload of the signal {name!r} would take {len(text.encode()):,} bytes, more "
-            f"than {PAYLOAD_LIMIT:,}: store the data elsewhere, and say where it is."
-        )
-    return text
+    return dump_result(f"the payload of the signal {name!r}", hint, payload, InvalidArgument)

@@ -311,7 +311,7 @@ class Runner:
             return Deferred(max(defer.delay, NO_DELAY), progress)
         result = None if returned is None else guard.call(_encoded, run.task, returned)
         if run.task.durable:
-            return Completed(result, run.context.unstored())
+            return Completed(result, run.context.completed())
         return Succeeded(result)
 
     def _returned(self, run: Run) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -25,6 +27,11 @@ from tests.durable.running import (
 )
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@dataclass
+class Amount:
+    cents: int
 
 
 class TestAStep:
@@ -172,18 +179,65 @@ class TestAStep:
         result.signal("go")
 
         assert returned(result) == 18
-        assert [each["name"] for each in kept(result)["steps"]] == [
-            *("add", "double", "wait:go", "double#2")
+        assert [(each["name"], each["unvisited"]) for each in kept(result)["steps"]] == [
+            *(("add", True), ("double", False), ("wait:go", False), ("double#2", False))
         ]
 
-    def test_whose_type_has_changed_is_an_error_of_the_step(self) -> None:
-        def when() -> str:
-            return "soon"
+    def test_that_a_waiting_run_did_not_call_is_marked_until_a_run_calls_it(self) -> None:
+        has_step = True
 
-        def now() -> timedelta:
+        @durable
+        def works(run: DurableContext) -> None:
+            if has_step:
+                run.step(add, 1, 1)
+            for number in range(3):
+                run.wait_for(f"go {number}")
+
+        def marked() -> list[str]:
+            steps = Step.objects.filter(message_id=int(result.id), unvisited=True)
+            return list(steps.values_list("name", flat=True))
+
+        result = works.enqueue()
+        run(result)
+        assert marked() == []
+        has_step = False
+        result.signal("go 0")
+        run(result)
+        assert marked() == ["add"]
+        result.signal("go 1")
+        run(result)
+        assert marked() == ["add"]
+        has_step = True
+        result.signal("go 2")
+        returned(result)
+
+        assert calls == [("add", 1, 1)]
+        assert not any(each["unvisited"] for each in kept(result)["steps"])
+
+    @pytest.mark.parametrize(
+        ("old", "value", "new"),
+        [
+            (str, "soon", timedelta),
+            (str, "2", int),
+            (int, 2, str),
+            (int, 2, list[int]),
+            (int, 2, Amount),
+            (bool, True, int),
+            (str | None, None, str),
+            (dict, {"cents": 2}, int),
+        ],
+    )
+    def test_whose_type_has_changed_is_an_error_of_the_step(
+        self, old: Any, value: Any, new: Any
+    ) -> None:
+        def when() -> Any:
+            return value
+
+        def now() -> Any:
             raise AssertionError("it is done")
 
         now.__name__, now.__qualname__ = when.__name__, when.__qualname__
+        when.__annotations__["return"], now.__annotations__["return"] = old, new
         function: Any = when
 
         @durable(max_attempts=1)
@@ -198,7 +252,26 @@ class TestAStep:
         result.signal("go")
 
         assert run(result) == "dead"
+        assert "UnreadablePayload: the result of" in result.errors[-1].traceback
         assert "when" in result.errors[-1].traceback
+
+    @pytest.mark.parametrize("value", ["2", None, True, 2.5, [1], Decimal("1.0")])
+    def test_returns_in_each_run_what_its_hint_does_not_say(self, value: Any) -> None:
+        seen = []
+
+        def wrong() -> int:
+            result: int = value
+            return result
+
+        @durable
+        def works(run: DurableContext) -> None:
+            seen.append(run.step(wrong))
+            run.sleep(0)
+
+        returned(works.enqueue())
+
+        assert seen[0] == seen[1]
+        assert type(seen[0]) is type(seen[1])
 
 
 class TestAResult:

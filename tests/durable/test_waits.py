@@ -170,13 +170,19 @@ class TestASignal:
 
         assert returned(result) == "ann"
 
-    def test_whose_payload_does_not_fit_is_an_error_that_names_it(self) -> None:
+    @pytest.mark.parametrize(
+        ("type", "payload"),
+        [(timedelta, "in a while"), (Approval, "ann"), (Approval, None), (int, "7")],
+    )
+    def test_whose_payload_does_not_fit_is_an_error_that_names_it(
+        self, type: Any, payload: Any
+    ) -> None:
         @durable(max_attempts=1)
         def works(run: DurableContext) -> Any:
-            return run.wait_for("approved", timedelta)
+            return run.wait_for("approved", type)
 
         result = works.enqueue()
-        result.signal("approved", "in a while")
+        result.signal("approved", payload)
 
         assert run(result) == "dead"
         assert "the payload of the signal 'approved'" in result.errors[-1].traceback

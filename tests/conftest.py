@@ -1,5 +1,6 @@
 import math
 import os
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
@@ -17,6 +18,9 @@ from psycopg.pq import TransactionStatus
 from pytest_django import DjangoDbBlocker
 
 from tests import programs, server, template
+
+# As nohup leaves it, tests of signals and all processes that tests start would ignore it.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # The same examples each time: what lands is not a matter of luck. To look for more,
 # `pytest --hypothesis-profile=default`, which finds others in each run.

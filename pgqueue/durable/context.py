@@ -10,10 +10,11 @@ from typing import Any, NoReturn, ParamSpec, TypeVar
 from asgiref.sync import sync_to_async
 
 from pgqueue.calls.outcomes import Continued
-from pgqueue.durable import calling, trying, waiting
+from pgqueue.durable import calling, trying
 from pgqueue.durable.blocks import AtomicBlock
 from pgqueue.durable.calling import ON_FAILURE, OnFailure, PendingCall
 from pgqueue.durable.links import Linking
+from pgqueue.durable.suspending import suspend
 from pgqueue.durable.trying import StepOptions
 from pgqueue.durable.waiting_context import WaitingContext
 from pgqueue.events.typed import Event
@@ -161,11 +162,11 @@ class DurableContext(Linking, WaitingContext):
             step = self.records.new(own, "call", state="waiting")
             draft.store_awaited(step, cancels=cancels)
             draft.tell_stored()
-            waiting.suspend(self)
+            suspend(self)
         if found.state == "waiting":
             results = calling.results(self, found)
             if results is None:
-                waiting.suspend(self)
+                suspend(self)
             found = self.records.store(found._replace(state="done", result=results))
         return calling.values(self.records.opened(found.result or ""), on_failure)
 

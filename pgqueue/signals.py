@@ -173,10 +173,10 @@ def log_finished(task: Any, context: Any, ending: Any, hiding: Callable[[Any], H
     error that the task expects is one line of information.
 
     Args:
-        hiding: returns, of a claim, what is kept out of the log.
+        hiding: returns, of the context, what is kept out of the log.
     """
     if ending.error is not None:
-        error = stand_in(ending.error, hiding(context.claim))
+        error = stand_in(ending.error, hiding(context))
         if task.is_expected(ending.error):
             logger.info(
                 "%s #%s failed on attempt %s, as it may: %r: %s",

@@ -13,11 +13,13 @@ from django.db import connections, transaction
 
 from pgqueue.codec.json_text import from_json
 from pgqueue.conf import settings
+from pgqueue.durable import redactors
 from pgqueue.engine import steps as engine
 from pgqueue.engine.steps import Kind, StoredStep
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import InvalidStep, LeaseLost, TooManySteps
 from pgqueue.tasks import encryption
+from pgqueue.tasks.redacting import RedactedColumn
 from pgqueue.values.names import as_text
 
 NAME_BYTES = 190
@@ -77,10 +79,11 @@ class Records:
         """Read the stored steps now."""
         self._all()
 
-    def preset(self, steps: Iterable[StoredStep]) -> None:
-        """Take these steps as the stored ones."""
-        self._stored = {each.name: each for each in steps}
-        self._last = max((each.number for each in self._stored.values()), default=0)
+    def preset(self, steps: Iterable[StoredStep]) -> dict[str, StoredStep]:
+        """Take these steps as the stored ones, and return them by their names."""
+        self._stored = stored = {each.name: each for each in steps}
+        self._last = max((each.number for each in stored.values()), default=0)
+        return stored
 
     def next_name(self, base: str) -> str:
         """Return the name of the next step of a kind: `charge`, then `charge#2`, `charge#3`.
@@ -146,8 +149,12 @@ class Records:
 
     def waits_passed(self, signal: str) -> int:
         """Return how many waits for a signal this run has reached so far."""
-        waits = [each.removeprefix("wait:") for each in self._visited if each.startswith("wait:")]
-        return sum(signal in each.partition("#")[0].split("|") for each in waits)
+        waits = (each for each in self._visited if each.startswith("wait:"))
+        return sum(signal in redactors.awaited(each) for each in waits)
+
+    def columns(self) -> Iterable[RedactedColumn]:
+        """Return the results that this run knows, to search them for redacted values."""
+        return redactors.columns(self._claim.task, list((self._stored or {}).values()))
 
     def store(
         self,
@@ -256,8 +263,8 @@ class Records:
             # The first run of a message has none: a query less.
             claim = self._claim
             is_first = claim.attempt == 1 and FORKED not in claim.metadata
-            self.preset([] if is_first else engine.load(connections[self._alias], claim.id))
-        return self._stored or {}
+            return self.preset([] if is_first else engine.load(connections[self._alias], claim.id))
+        return self._stored
 
 
 def _row(step: StoredStep) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pgqueue.codec.envelope import is_envelope, token_in
+from pgqueue.durable import redactors
 from pgqueue.engine import steps as engine
 from pgqueue.engine.steps import SeenSignal, SeenStep
 from pgqueue.engine.values import Cursors
-from pgqueue.redaction import NOWHERE, Hidden, Redactor
-from pgqueue.tasks import redacting
+from pgqueue.redaction import Hidden, Redactor
 from pgqueue.values.instants import aware
 
 OPEN = ("waiting", "retrying")
@@ -61,8 +61,11 @@ def seen(
     signals = engine.signals(connection, id, limit=limit + 1, excerpt=excerpt)
     is_all = max(len(steps), len(signals)) <= limit
     steps, signals = steps[-limit:], signals[-limit:]
-    results = [_Redacted(each.result, _of_step(task, each)) for each in steps]
-    payloads = [_Redacted(each.payload, _of_signal(task, each.name)) for each in signals]
+    results = [
+        _Redacted(each.result, redactors.of_step(task, each.kind, each.name, each.signals))
+        for each in steps
+    ]
+    payloads = [_Redacted(each.payload, redactors.of_signal(task, each.name)) for each in signals]
     own = Hidden(value for each in (*results, *payloads) for value in each.values())
     return SeenSteps(
         [
@@ -95,24 +98,6 @@ class _Redacted(NamedTuple):
         for each in hidden:
             text = each.in_json(text)
         return text
-
-
-def _of_step(task: str, step: SeenStep) -> Redactor:
-    if step.kind == "signal":
-        return _in_payload(redacting.rules_of_part(task, "signals", (step.signals or [""])[0]))
-    return redacting.rules_of_part(task, "steps", step.name)
-
-
-def _of_signal(task: str, name: str) -> Redactor:
-    if name.startswith("@"):
-        # An event, as the dispatch sends it to the step of this name.
-        return redacting.rules_of_part(task, "steps", name.removeprefix("@"))
-    return redacting.rules_of_part(task, "signals", name)
-
-
-def _in_payload(by: Redactor) -> Redactor:
-    """Return the redactor of a step that has taken a signal: its result has the payload."""
-    return Redactor(by.fields, {"payload": by.tree} if by.tree != NOWHERE else NOWHERE)
 
 
 def ids_of(step: SeenStep) -> list[int]:

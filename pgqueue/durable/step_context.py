@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,6 +19,7 @@ from pgqueue.codec.encoding import ANYTHING
 from pgqueue.durable.records import Records, savepoints
 from pgqueue.exceptions import Cancel, InvalidStep, Suspend
 from pgqueue.tasks.context import TaskContext
+from pgqueue.tasks.redacting import RedactedColumn
 
 T = TypeVar("T")
 
@@ -54,6 +55,10 @@ class StepContext(TaskContext):
     def has_progressed(self) -> bool:
         """Whether the count of failures restarts: this run has finished a step."""
         return self.records.has_progressed
+
+    def stored_columns(self) -> Iterable[RedactedColumn]:
+        """Return the results of its steps, to search them for redacted values."""
+        return self.records.columns()
 
     def completed(self) -> str | None:
         """Return the side values that no step has stored, as JSON: the function has returned."""

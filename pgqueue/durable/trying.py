@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,6 +39,7 @@ from pgqueue.options.retries import Backoff, as_backoff
 from pgqueue.tasks import redacting
 from pgqueue.tasks.context import Limited
 from pgqueue.tasks.declaration import Declaration
+from pgqueue.tasks.redacting import RedactedColumn
 from pgqueue.values.number_checks import as_count, as_duration, as_timedelta
 
 T = TypeVar("T")
@@ -51,6 +52,9 @@ class StepRun(SuspendableRun, Protocol):
 
     def check_place(self) -> None:
         """Check that a step may begin here and now."""
+
+    def stored_columns(self) -> Iterable[RedactedColumn]:
+        """Return the results of its steps, to search them for redacted values."""
 
     def in_step(self, name: str) -> AbstractContextManager[None]:
         """Note which step is under way."""
@@ -314,7 +318,7 @@ def _fail(
     if is_of_run or isinstance(error, LeaseLost | InvalidStep | StepFailed):
         raise error
     claim = run.claim
-    shown = stand_in(error, redacting.hiding(claim))
+    shown = stand_in(error, redacting.hiding_run(run))
     entry = describe(shown, attempt=claim.attempt, worker=str(claim.worker_id))
     tries = step.tries + 1
     delay = None

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ from pgqueue.exceptions import Defer, InvalidFlow, LeaseLost, TaskTimeout
 from pgqueue.states import State
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.flow_growth import Growth
+from pgqueue.tasks.redacting import RedactedColumn
 from pgqueue.tasks.result import TaskResult
 from pgqueue.values.number_checks import LONGEST, as_timedelta
 
@@ -88,6 +89,10 @@ class TaskContext:
     def has_progressed(self) -> bool:
         """Whether the count of failures restarts: a durable run has finished a step."""
         return False
+
+    def stored_columns(self) -> Iterable[RedactedColumn]:
+        """Return what is stored of the run beside its message, to search it for redacted values."""
+        return ()
 
     def completed(self) -> str | None:
         """Return the steps of a durable run that are not stored yet, as JSON: it has returned."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from inspect import Parameter
 from itertools import chain
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from django.utils.module_loading import autodiscover_modules
 
@@ -121,32 +121,6 @@ def redacted_call(task: str, args: Any, kwargs: Any) -> tuple[Any, Any, Hidden]:
     return shown["payload"]["args"], shown["payload"]["kwargs"], hidden
 
 
-def hiding(claim: Claim) -> Hidden:
-    """Return the `Hidden` that removes the redacted values of a claimed message from texts.
-
-    For an encrypted message, it hides the texts of errors and the local variables of their frames.
-    For a task of pgqueue itself, it hides these variables: they are URLs and secrets of webhooks.
-
-    A worker calls this for each failure while it holds leases. So this searches a bounded number of
-    bytes. If the arguments and results are larger, and may have redacted values, the errors' texts
-    are hidden.
-    """
-    if _is_encrypted(claim):
-        return EVERYTHING
-    is_own = (claim.task or "").startswith("pgqueue.")
-    return _hidden(_of_claim(claim), keeps_locals=not is_own)
-
-
-def hiding_of_events(events: Iterable[Any]) -> Hidden:
-    """Return the `Hidden` that removes the redacted values of recorded events from texts."""
-    return hiding_of([], events)
-
-
-def hiding_of(claims: Iterable[Claim], events: Iterable[Any] = ()) -> Hidden:
-    """Return the `Hidden` that removes the redacted values of both from texts."""
-    return _hidden(chain(*map(_of_claim, claims), *map(_of_event, events)))
-
-
 class RedactedColumn(NamedTuple):
     """A column that may have redacted values.
 
@@ -158,6 +132,49 @@ class RedactedColumn(NamedTuple):
     redactor: Redactor
     size: int
     text: Callable[[], str | bytes | None]
+
+
+class RedactedRun(Protocol):
+    """A run, a `TaskContext`, as far as its redacted values are concerned."""
+
+    claim: Claim
+
+    def stored_columns(self) -> Iterable[RedactedColumn]:
+        """Return what is stored of it beside its message."""
+
+
+def hiding_run(run: RedactedRun) -> Hidden:
+    """Return the `Hidden` that removes the redacted values of a run from texts: see `hiding`."""
+    return hiding(run.claim, run.stored_columns())
+
+
+def hiding(claim: Claim, columns: Iterable[RedactedColumn] = ()) -> Hidden:
+    """Return the `Hidden` that removes the redacted values of a claimed message from texts.
+
+    For an encrypted message, it hides the texts of errors and the local variables of their frames.
+    For a task of pgqueue itself, it hides these variables: they are URLs and secrets of webhooks.
+
+    A worker calls this for each failure while it holds leases. So this searches a bounded number of
+    bytes. If the arguments and results are larger, and may have redacted values, the errors' texts
+    are hidden.
+
+    Args:
+        columns: what else of its run may have redacted values.
+    """
+    if _is_encrypted(claim):
+        return EVERYTHING
+    is_own = (claim.task or "").startswith("pgqueue.")
+    return _hidden(chain(_of_claim(claim), columns), keeps_locals=not is_own)
+
+
+def hiding_of_events(events: Iterable[Any]) -> Hidden:
+    """Return the `Hidden` that removes the redacted values of recorded events from texts."""
+    return hiding_of([], events)
+
+
+def hiding_of(claims: Iterable[Claim], events: Iterable[Any] = ()) -> Hidden:
+    """Return the `Hidden` that removes the redacted values of both from texts."""
+    return _hidden(chain(*map(_of_claim, claims), *map(_of_event, events)))
 
 
 def _hidden(parts: Iterable[RedactedColumn], *, keeps_locals: bool = True) -> Hidden:

@@ -117,7 +117,7 @@ class _Instrumented:
         """Return the span of a try of a step."""
         claim = context.claim
         attributes: Attributes = {MESSAGE: str(claim.id), ATTEMPT: claim.attempt}
-        return StepSpan(self._tracer, name, attributes, lambda: redacting.hiding(claim))
+        return StepSpan(self._tracer, name, attributes, lambda: redacting.hiding_run(context))
 
     def handling(self, group: str, events: Sequence[RecordedEvent]) -> AbstractContextManager[Any]:
         """Return the span of a group's handler for some events."""
@@ -191,7 +191,7 @@ class _RunSpan(Processing):
             tracer,
             instruments,
             lambda: _origin_of(context),
-            lambda: redacting.hiding(claim),
+            lambda: redacting.hiding_run(context),
             destination=claim.channel,
             task=context.task.name,
             attributes=_of_message(claim, context.metadata),

@@ -115,7 +115,7 @@ def _left_to_newer(task: Task[Any, Any], context: TaskContext, error: NewerPaylo
         task.name,
         context.id,
         ending.delay.total_seconds(),
-        stand_in(error, redacting.hiding(context.claim)),
+        stand_in(error, redacting.hiding_run(context)),
     )
     return ending
 
@@ -196,7 +196,7 @@ def _delay(
         logger.error(
             "The backoff of %s failed; the default backoff applies",
             task.name,
-            exc_info=stand_in(failed, redacting.hiding(context.claim)),
+            exc_info=stand_in(failed, redacting.hiding_run(context)),
         )
         return timedelta(seconds=Exponential()(error, context.claim._replace(failures=failures)))
 
@@ -204,7 +204,7 @@ def _delay(
 def _described(context: TaskContext, error: BaseException) -> str:
     """Return a run's error in the form that is stored with the message."""
     claim = context.claim
-    shown = stand_in(error, redacting.hiding(claim))
+    shown = stand_in(error, redacting.hiding_run(context))
     worker = str(claim.worker_id)
     return describe(shown, attempt=claim.attempt, worker=worker, parent=_parent(error))
 

@@ -449,7 +449,7 @@ def announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None
 
 def _announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
     _tell(tracing.finished, context, ending)
-    _tell(signals.log_finished, task, context, ending, redacting.hiding)
+    _tell(signals.log_finished, task, context, ending, redacting.hiding_run)
     if ending.error is None:
         _tell(task.send_finished, context, ending)
         return

@@ -169,6 +169,9 @@ class TestAnAtomicStep:
         result = works.enqueue()
 
         assert run(result) == "dead"
+        assert {each.exception_class_path for each in result.errors} == {
+            "django.db.utils.IntegrityError"
+        }
         assert calls == ["block"] * 2
         assert not Step.objects.exists()
 

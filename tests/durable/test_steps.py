@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -12,6 +13,7 @@ import pytest
 from pgqueue.durable import DurableContext
 from pgqueue.exceptions import StepFailed, TooManySteps
 from pgqueue.models import Message, Step
+from pgqueue.redaction import MASK
 from pgqueue.testing import advance
 from tests.durable.running import (
     Oops,
@@ -432,6 +434,32 @@ class TestAStepThatFails:
         run(result)
 
         assert "4111" not in str(Step.objects.get().error)
+
+    @pytest.mark.parametrize("atomic", [False, True])
+    def test_keeps_redacted_results_of_steps_and_payloads_out_of_errors_and_the_log(
+        self, caplog: pytest.LogCaptureFixture, atomic: bool
+    ) -> None:
+        def card() -> dict[str, str]:
+            return {"number": "4111 1111"}
+
+        def charge(number: str, pin: str) -> None:
+            raise Oops(f"card {number} with {pin}")
+
+        @durable(redact=["steps.card.number", "signals.pin"], max_attempts=1)
+        def works(run: DurableContext) -> None:
+            pin, number = run.wait_for("pin"), run.step(card)["number"]
+            with suppress(StepFailed):
+                run.step(charge, number, pin, retries=0, atomic=atomic)
+            raise Oops(f"card {number} with {pin}")
+
+        result = works.enqueue()
+        result.signal("pin", "the-pin-98765")
+        run(result)
+
+        said = [str(result.errors), str(Step.objects.get(name="charge").error), caplog.text]
+        for text in said[:2]:
+            assert MASK in text
+        assert [each for each in said if "4111" in each or "the-pin-98765" in each] == []
 
     def test_whose_run_ends_amid_it_is_called_again(self) -> None:
         @durable(backoff=[0])

@@ -1,0 +1,49 @@
+"""The redactors of what is stored of a durable run: results of its steps, payloads of signals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+from pgqueue.engine.steps import StoredStep
+from pgqueue.redaction import NOWHERE, Redactor
+from pgqueue.tasks import redacting
+from pgqueue.tasks.redacting import RedactedColumn
+
+
+def of_step(task: str, kind: str, name: str, signals: Sequence[str] | None = None) -> Redactor:
+    """Return the redactor of a step's result.
+
+    Args:
+        signals: the names of the signals that it waits for. The first one counts.
+    """
+    if kind == "signal":
+        return _in_payload(redacting.rules_of_part(task, "signals", (signals or [""])[0]))
+    return redacting.rules_of_part(task, "steps", name)
+
+
+def of_signal(task: str, name: str) -> Redactor:
+    """Return the redactor of a signal's payload."""
+    if name.startswith("@"):
+        # An event, as the dispatch sends it to the step of this name.
+        return redacting.rules_of_part(task, "steps", name.removeprefix("@"))
+    return redacting.rules_of_part(task, "signals", name)
+
+
+def columns(task: str, steps: Iterable[StoredStep]) -> Iterator[RedactedColumn]:
+    """Yield the results of steps, to be searched for redacted values."""
+    for step in steps:
+        if step.result is not None:
+            for signal in awaited(step.name) if step.kind == "signal" else [""]:
+                redactor = of_step(task, step.kind, step.name, [signal])
+                yield RedactedColumn(redactor, len(step.result), partial(str, step.result))
+
+
+def awaited(name: str) -> list[str]:
+    """Return the signals that a step of this name waits for: "wait:paid|cancelled#2" for two."""
+    return name.removeprefix("wait:").partition("#")[0].split("|")
+
+
+def _in_payload(by: Redactor) -> Redactor:
+    """Return the redactor of a step that has taken a signal: its result has the payload."""
+    return Redactor(by.fields, {"payload": by.tree} if by.tree != NOWHERE else NOWHERE)

@@ -19,8 +19,9 @@ from pytest_django import DjangoDbBlocker
 
 from tests import programs, server, template
 
-# As nohup leaves it, tests of signals and all processes that tests start would ignore it.
+# As nohup or a shell's "&" leaves them, all processes that tests start would ignore them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The same examples each time: what lands is not a matter of luck. To look for more,
 # `pytest --hypothesis-profile=default`, which finds others in each run.

@@ -304,7 +304,12 @@ class Codec:
         return self._read(name, hint, plain)
 
     def _dump(self, what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) -> str:
-        return dump_result(self._of(what), hint, value, refusal)
+        try:
+            text = hint.dump(value)
+        except Unstorable as error:
+            raise refusal(error.about(self._of(what))) from error
+        self.check_size(what, text, RESULT_LIMIT, refusal)
+        return text
 
     def check_size(self, what: str, text: str, limit: int, refusal: type[PGQueueError]) -> None:
         """Check that a text of JSON takes no more than `limit` bytes.
@@ -312,7 +317,8 @@ class Codec:
         Raises:
             PGQueueError: it does: a `refusal`.
         """
-        check_size(self._of(what), size(text), limit, refusal)
+        if size(text) > limit:
+            check_size(self._of(what), size(text), limit, refusal)
 
     def _argument(self, name: str) -> str:
         return self._of(f"argument {name!r}")
@@ -436,7 +442,7 @@ def parse(what: str, text: str | bytes | memoryview) -> Any:
 
 
 def dump_result(what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) -> str:
-    """Return a value that is stored with a message as JSON: a result, progress, a signal.
+    """Return a value that is stored with a message, and is no result of a function, as JSON.
 
     Raises:
         PGQueueError: it cannot be stored, or takes more than `RESULT_LIMIT`: a `refusal`.

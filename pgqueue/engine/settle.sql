@@ -58,11 +58,13 @@ least(claimed_at + started_after * interval '1 microsecond', statement_timestamp
 greatest(least(claimed_at + finished_after * interval '1 microsecond', statement_timestamp()),
          date_trunc('day', statement_timestamp(), 'UTC') - interval '24 hours')
 
--- name: succeeded
--- The end of a verb whose messages have moved into history.
+-- name: of_those_done
     FROM done JOIN ended
         ON ended.message = done.id AND ended.fence = done.attempt AND ended.holder = done.worker_id
-), became AS (
+
+-- name: succeeded
+-- The end of a verb whose messages have moved into history.
+, became AS (
     SELECT id, channel, key, governed, flow_id, 'succeeded' AS word, NULL AS fault FROM done
 ),
 -- include: heard
@@ -88,6 +90,8 @@ WITH ended AS MATERIALIZED (
 -- include: when_it_started
         , 'succeeded', result::jsonb,
 -- include: when_it_finished
+-- include: of_those_done
+)
 -- include: succeeded
 
 -- name: complete_durable
@@ -112,6 +116,8 @@ WITH ended AS MATERIALIZED (
         , 'succeeded', result::jsonb,
 -- include: when_it_finished
         , pgqueue_take_steps_v1(id, channel, ended.steps::jsonb)
+-- include: of_those_done
+)
 -- include: succeeded
 
 -- name: suspend

@@ -22,7 +22,7 @@ from django.utils.translation import gettext_lazy
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.fields import JSONTextField
 from pgqueue.admin.links import page_url
-from pgqueue.admin.signal_form import SignalForm, type_of
+from pgqueue.admin.signal_form import SignalForm
 from pgqueue.admin.steps import Link, durable_task, known_task, steps_of, url_of
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
@@ -126,7 +126,7 @@ class DurableAdmin(QueueAdmin):
         form = SignalForm(
             request.POST if request.method == "POST" else None,
             name=name,
-            kind=type_of(steps_of(message, Hidden(())), name),
+            kind=steps_of(message, Hidden(())).type_of(name),
         )
         if not form.is_valid():
             words = _("The run gets it when it waits for it, now or later.")

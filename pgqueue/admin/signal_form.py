@@ -14,9 +14,7 @@ from django.utils.translation import gettext as _
 
 from pgqueue.admin.fields import JSONTextField
 from pgqueue.codec.encoding import ANYTHING, Hint
-from pgqueue.durable.seen import SeenSteps
 from pgqueue.tasks.signalling import NAME_BYTES
-from pgqueue.values.discovery import imported
 from pgqueue.values.names import as_text
 
 PREFIX = "field_"
@@ -75,17 +73,6 @@ class SignalForm(forms.Form):
         except Exception as error:  # of the project's class
             self.add_error(None, str(error))
         return given
-
-
-def type_of(found: SeenSteps, name: str) -> Any:
-    """Return the class of a signal's payload, if the message waits for it by this class.
-
-    Nothing is imported: the class is found if the module of the task has imported it.
-    """
-    step = found.open
-    if step is None or step.kind != "signal" or name not in (step.signals or []):
-        return None
-    return imported(step.function)
 
 
 def _fields_of(kind: Any) -> list[tuple[str, Any, Any]]:

@@ -16,12 +16,9 @@ from datetime import timedelta
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Literal
 
-from django.db import connections
-
 from pgqueue.codec.arguments import dump_result
 from pgqueue.codec.encoding import ANYTHING
-from pgqueue.durable.trying import StepRun
-from pgqueue.engine import lease
+from pgqueue.durable.trying import StepRun, lock_message
 from pgqueue.engine.steps import StoredStep
 from pgqueue.exceptions import InvalidResult, InvalidStep, LeaseLost
 
@@ -59,12 +56,11 @@ class AtomicBlock:
 
     def __enter__(self) -> AtomicBlock:
         self._began = time.monotonic()
-        alias = self._run.database
         self._transaction = self._run.records.transaction()
         self._transaction.__enter__()
-        if not self._is_done and not lease.lock(connections[alias].connection, self._run.claim):
+        if not self._is_done:
             try:
-                self._run.records.check_kept("lost")
+                lock_message(self._run)
             except BaseException:
                 self._transaction.__exit__(*sys.exc_info())
                 raise
@@ -92,13 +88,16 @@ class AtomicBlock:
                 f"The body of the step {self._name!r} was done by an earlier run, and could not be "
                 "skipped: another tool traces this thread. Use step(…, atomic=True)."
             ) from error
-        if error is None:
-            try:
-                self._store()
-            except BaseException:
-                self._transaction.__exit__(*sys.exc_info())
-                raise
-        self._transaction.__exit__(kind, error, trace)
+        try:
+            if error is None:
+                try:
+                    self._store()
+                except BaseException:
+                    self._transaction.__exit__(*sys.exc_info())
+                    raise
+            self._transaction.__exit__(kind, error, trace)
+        finally:
+            self._run.run.lock = None
         return None
 
     def _store(self) -> None:

@@ -14,6 +14,7 @@ from pgqueue.engine import steps as engine
 from pgqueue.engine.steps import SeenSignal, SeenStep
 from pgqueue.engine.values import Cursors
 from pgqueue.redaction import Hidden, Redactor
+from pgqueue.values.discovery import imported
 from pgqueue.values.instants import aware
 
 OPEN = ("waiting", "retrying")
@@ -44,6 +45,14 @@ class SeenSteps:
         """The names of the signals that the message waits for."""
         step = self.open
         return [] if step is None or step.kind != "signal" else list(step.signals or [])
+
+    def type_of(self, signal: str) -> Any:
+        """Return the class of a signal's payload, if the message waits for it by this class.
+
+        Nothing is imported: the class is found if the module of the task has imported it.
+        """
+        step = self.open
+        return imported(step.function) if step and signal in self.awaited else None
 
 
 def seen(

@@ -37,7 +37,7 @@ from pgqueue.exceptions import (
 )
 from pgqueue.options.retries import Backoff, as_backoff
 from pgqueue.tasks import redacting
-from pgqueue.tasks.context import Limited
+from pgqueue.tasks.context import Limited, RunState
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.redacting import RedactedColumn
 from pgqueue.values.number_checks import as_count, as_duration, as_timedelta
@@ -49,6 +49,7 @@ class StepRun(SuspendableRun, Protocol):
     """The run that a step is part of: a `DurableContext`."""
 
     limited: Limited | None
+    run: RunState
 
     def check_place(self) -> None:
         """Check that a step may begin here and now."""
@@ -132,6 +133,7 @@ class StepPlace(NamedTuple):
     Attributes:
         name: the name that is its own in the run.
         function: the name of the function that it calls.
+        is_named: whether the code gives the name, so that the function may be another one.
         codec: reads and writes its result.
     """
 
@@ -139,6 +141,12 @@ class StepPlace(NamedTuple):
     function: str
     codec: Codec
     is_atomic: bool
+    is_named: bool
+
+    def has_become(self, found: StoredStep) -> bool:
+        """Return whether this is the step that an earlier run has stored under the name."""
+        is_same = self.is_named or found.function == self.function
+        return found.kind in ("step", "atomic") and is_same
 
 
 def place(run: StepRun, function: Any, name: str | None, *, atomic: bool) -> StepPlace:
@@ -157,7 +165,7 @@ def place(run: StepRun, function: Any, name: str | None, *, atomic: bool) -> Ste
         raise InvalidStep(f"{function!r:.99} has no name by which a step is found: give it name=.")
     run.records.check_function(base, f"{getattr(called, '__module__', '')}.{known}")
     codec = _codec(called, run.task.name, is_encrypted=run.task.encrypted)
-    return StepPlace(run.records.next_name(base), known, codec, atomic)
+    return StepPlace(run.records.next_name(base), known, codec, atomic, name is not None)
 
 
 def _codec(function: Callable[..., Any], task: str, *, is_encrypted: bool) -> Codec:
@@ -257,10 +265,11 @@ def _begun(run: StepRun, place: StepPlace) -> StoredStep:
     if found is None:
         kind: Kind = "atomic" if place.is_atomic else "step"
         return run.records.new(place.name, kind, function=place.function, state="retrying", tries=0)
-    if found.kind not in ("step", "atomic") or found.function != place.function:
+    if not place.has_become(found):
         raise InvalidStep(
             f"The step {place.name!r} was {found.function or found.kind} in an earlier run, and is "
-            f"{place.function} now: give one of them another name=."
+            f"{place.function} now. If it is the same step, give name={place.name!r}, else another "
+            "name."
         )
     if found.state == "failed":
         raise _failure(place, found)
@@ -277,18 +286,31 @@ def _atomic(
     while True:
         try:
             with run.records.transaction():
-                # The row is locked first: heartbeat and rescue skip it, and a run that has lost
-                # its message writes nothing.
-                if not lease.lock(connections[run.database].connection, run.claim):
-                    run.records.check_kept("lost")
+                lock_message(run)
                 value = guard.call(call)
                 result = guard.call(place.codec.encode_result, value)
                 return _store(run, place, step, value, result, began)
         except Exception as error:
             if not is_conflict(error) or not reruns or connections[run.database].in_atomic_block:
                 raise
+        finally:
+            run.run.lock = None
         reruns -= 1
         time.sleep(pause())
+
+
+def lock_message(run: StepRun) -> None:
+    """Lock the message's row in a transaction that has just begun.
+
+    Heartbeat and rescue skip a locked row. At the end of the transaction, set `run.run.lock` to
+    None.
+
+    Raises:
+        LeaseLost: this run has lost its message, and must write nothing.
+    """
+    run.run.lock = lease.lock(connections[run.database].connection, run.claim)
+    if run.run.lock is None:
+        run.records.check_kept("lost")
 
 
 def _store(

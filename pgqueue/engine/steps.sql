@@ -56,7 +56,7 @@ WHERE s.state IN ('done', 'failed') AND s.number <= %(upto)s
 
 -- name: again
 -- Have a message do a step again that is done or has failed, in a run that begins now. Only while no run is under way. The
--- signal that the step has taken is there again.
+-- signal that the step has taken stays taken, so that one with an invalid payload can be replaced by another one.
 WITH chosen AS MATERIALIZED (
     SELECT m.id, m.state FROM pgqueue_message m
     WHERE m.id = %(id)s AND m.state || '' <> 'running'
@@ -64,9 +64,6 @@ WITH chosen AS MATERIALIZED (
            WHERE s.message_id = m.id AND s.name = %(name)s AND s.state IN ('done', 'failed')) > 0
     ORDER BY id
     FOR UPDATE
-), returned AS (
-    UPDATE pgqueue_signal SET taken_by = NULL
-    WHERE message_id = ANY (ARRAY(SELECT id FROM chosen)) AND taken_by = %(name)s
 ), gone AS (
     DELETE FROM pgqueue_step WHERE message_id = ANY (ARRAY(SELECT id FROM chosen)) AND name = %(name)s
 ), changed AS (

@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 from django.db import connections, transaction
 
 from pgqueue.engine import lease
+from pgqueue.engine.lease import Lock
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, InvalidFlow, LeaseLost, TaskTimeout
@@ -26,6 +27,10 @@ from pgqueue.values.number_checks import LONGEST, as_timedelta
 
 class RunState(Protocol):
     """The worker's view of a run that is under way."""
+
+    lock: Lock | None
+    """The lock on the message's row, while the run is in a transaction that has it. A worker that
+    must stop ends this transaction, and hands the message back."""
 
     @property
     def cancelled(self) -> bool:

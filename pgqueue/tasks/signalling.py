@@ -8,8 +8,8 @@ from typing import Any, Literal
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from pgqueue.codec.arguments import dump_result
-from pgqueue.codec.encoding import ANYTHING, Hint
+from pgqueue.codec.arguments import dump_result, parse, read
+from pgqueue.codec.encoding import ANYTHING, ExactHint, Hint
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import signalling as engine
@@ -72,8 +72,7 @@ def signal(
             text = encryption.enveloped(own.name, SIGNAL, text) if own.encrypted else text
             sent = engine.send(connections[alias], id, name, text, dedupe_id)
     if sent == "ended" and if_ended == "raise":
-        which = f"with the dedupe key {dedupe_key!r}" if message is None else f"{message}"
-        raise MessageEnded(f"The signal {name!r} reaches no message {which}: it has ended.")
+        raise MessageEnded(f"The signal {name!r} reaches {_nothing(message, dedupe_key, channel)}")
     return sent == "sent"
 
 
@@ -115,6 +114,16 @@ def _task_of(connection: Cursors, id: int) -> Declaration[Any, Any] | None:
     return task
 
 
+def _nothing(message: Any, dedupe_key: str | None, channel: str | None) -> str:
+    if message is not None:
+        return f"no message {message}: it has ended, or does not exist."
+    own = channel or settings().default_channel
+    return (
+        f"no message with the dedupe key {dedupe_key!r} in the channel {own!r}: none is live "
+        "there. It has ended, is dead, or is in another channel (channel=)."
+    )
+
+
 def _id(alias: str, message: Any, dedupe_key: str | None, channel: str | None) -> int | None:
     if message is None:
         if not dedupe_key:
@@ -148,6 +157,17 @@ def _check(name: str, dedupe_id: str | None, if_ended: str) -> None:
         check_name(dedupe_id, "dedupe_id")
     if if_ended not in ("raise", "ignore"):
         raise InvalidStep(f"if_ended={if_ended!r:.99}: it must be 'raise' or 'ignore'.")
+
+
+def check_fits(name: str, payload: Any, type: Any) -> None:
+    """Check that a wait for a signal can read this payload by its type.
+
+    Raises:
+        InvalidArgument: it is not storable.
+        UnreadablePayload: it is not of this type.
+    """
+    what = f"the payload of the signal {name!r}"
+    read(what, ExactHint(type), parse(what, encoded(name, payload)))
 
 
 def encoded(name: str, payload: Any) -> str:

@@ -17,6 +17,7 @@ from pgqueue.conf import settings
 from pgqueue.durable import DurableContext
 from pgqueue.durable.records import Records
 from pgqueue.engine import lookup, steps
+from pgqueue.engine.lease import Lock
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.steps import Kind, StoredStep
 from pgqueue.engine.values import Claim
@@ -102,10 +103,11 @@ class _ReplayStopped(EndOfRun):
         self.step = step
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Idle:
     """The state of a run that nobody stops."""
 
+    lock: Lock | None = None
     cancelled: bool = False
     stopping: bool = False
     overdue: bool = False

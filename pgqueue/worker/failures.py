@@ -91,6 +91,8 @@ def ending_after(task: Task[Any, Any], context: TaskContext, error: BaseExceptio
             return _left_to_newer(task, context, cause)
         logger.warning("%s #%s could not begin: %s", task.name, context.id, cause)
         return unbegun(context.claim)
+    if task.durable and isinstance(error, NewerPayload):
+        return _left_to_newer(task, context, error)  # of a signal or a step: steps are not repeated
     if isinstance(error, Discard):
         return Discarded(_described(context, error))
     if isinstance(error, Cancel):

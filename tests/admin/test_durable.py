@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.utils.html import strip_tags
 
 from pgqueue.durable import signal
 from pgqueue.models import History, Message, Step, StoredSignal
-from pgqueue.testing import run_all
+from pgqueue.testing import advance, run_all
 from tests.admin.acting import HISTORY, MESSAGES, act, told
 from tests.durable import tasks
 
@@ -212,15 +213,21 @@ class TestAStep:
 
         assert result.return_value == "yes"
 
-    def test_gives_back_the_signal_that_it_has_taken(self, operator: Client) -> None:
+    def test_that_has_taken_an_invalid_signal_waits_for_another_one(self, operator: Client) -> None:
         result = tasks.asks_then_naps.enqueue()
-        signal(result, "go", 4)
-        run_all(raise_errors=True)
-        assert StoredSignal.objects.get().taken_by == "wait:go"
+        signal(result, "go", "four")
+        run_all()
+        result.refresh()
+        assert "UnreadablePayload" in result.errors[-1].traceback
 
         operator.post(f"{MESSAGES}{result.id}/again/?step=wait:go")
+        signal(result, "go", 4)
+        advance(timedelta(hours=1))
+        run_all(raise_errors=True)
 
-        assert StoredSignal.objects.get().taken_by is None
+        assert Step.objects.get(message_id=result.id, name="wait:go").result["payload"] == 4
+        taken = StoredSignal.objects.order_by("pk").values_list("payload", "taken_by")
+        assert list(taken) == [("four", "wait:go"), (4, "wait:go")]
 
     def test_that_does_not_exist_is_no_reason_to_run(self, operator: Client) -> None:
         result = waiting()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.contrib.auth.models import Group
 
 from pgqueue import task
+from pgqueue.database.connections import connect
 from pgqueue.durable import DurableContext
 
 calls: list[str] = []
@@ -196,6 +197,31 @@ def slow(run: DurableContext) -> str:
     run.step(take_long, name="slow")
     run.step(note, "last", name="last")
     return "done"
+
+
+def take_too_long() -> None:
+    sign("slow began")
+    for _ in range(300):
+        time.sleep(0.1)
+
+
+def sign(name: str) -> None:
+    """Note a name though the transaction of the caller may be rolled back."""
+    with connect("default", name="test") as other:
+        other.execute("INSERT INTO auth_group (name) VALUES (%s)", [name])
+
+
+@task(durable=True, max_attempts=1)
+def too_slow_a_step(run: DurableContext) -> None:
+    run.step(note, "first", name="first")
+    run.step(take_too_long, name="slow", atomic=True)
+
+
+@task(durable=True, max_attempts=1)
+def too_slow_a_block(run: DurableContext) -> None:
+    run.step(note, "first", name="first")
+    with run.atomic("slow"):
+        take_too_long()
 
 
 @task(durable=True)

@@ -136,6 +136,19 @@ class TestSignal:
         assert again.json == {"id": int(result.id), "name": "go", "sent": False}
         assert result.return_value == 6 + 5 + 2
 
+    def test_is_checked_by_the_type_of_the_wait_and_of_another_name_says_so(self) -> None:
+        result = tasks.asks_then_naps.enqueue()
+        run_all(raise_errors=True)
+
+        with pytest.raises(CommandError, match="the payload of the signal 'go' can't be read"):
+            call("pgqueue_signal", result.id, "go", "--payload", '"four"')
+        other = call("pgqueue_signal", result.id, "no", "--payload", '"four"')
+        fit = call("pgqueue_signal", result.id, "go", "--payload", "4")
+
+        assert other.out == f"Sent no to message {result.id}. It waits for go.\n"
+        assert fit.out == f"Sent go to message {result.id}.\n"
+        assert list(StoredSignal.objects.values_list("name", flat=True)) == ["no", "go"]
+
     def test_without_a_payload_carries_nothing(self) -> None:
         result = tasks.asks_late.enqueue(2)
 

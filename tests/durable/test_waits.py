@@ -16,7 +16,7 @@ from pgqueue.database.connections import borrow
 from pgqueue.durable import DurableContext, Signal, asignal, signal
 from pgqueue.engine import waking
 from pgqueue.exceptions import InvalidStep, MessageEnded, StepFailed, UnknownTask, WaitTimeout
-from pgqueue.models import StoredSignal
+from pgqueue.models import Message, StoredSignal
 from pgqueue.testing import advance, run_all
 from tests.durable.running import (
     Oops,
@@ -145,7 +145,7 @@ class TestASignal:
 
         with pytest.raises(MessageEnded, match=rf"'approved' reaches no message {result.id}"):
             signal(result.id, "approved")
-        with pytest.raises(MessageEnded, match="dedupe key 'order:17'"):
+        with pytest.raises(MessageEnded, match="dedupe key 'order:17' in the channel 'default'"):
             signal(None, "approved", dedupe_key="order:17")
         assert not result.signal("approved", if_ended="ignore")
         assert not StoredSignal.objects.exists()
@@ -186,6 +186,19 @@ class TestASignal:
 
         assert run(result) == "dead"
         assert "the payload of the signal 'approved'" in result.errors[-1].traceback
+
+    def test_whose_payload_only_newer_code_knows_is_handed_back_and_charged_nothing(self) -> None:
+        @durable(max_attempts=1)
+        def works(run: DurableContext) -> Any:
+            return run.wait_for("approved", Approval)
+
+        result = works.enqueue()
+        run(result)
+        result.signal("approved", {"by": "ann", "pages": [], "since": "2026-12"})
+
+        assert run(result) == "scheduled"
+        message = Message.objects.get()
+        assert (message.failures, message.lost, message.errors) == (0, 0, [])
 
     @pytest.mark.parametrize("name", ["", "x" * 200, "nul\0", 7, None, "@event:a"])
     def test_of_an_invalid_name_is_refused(self, name: Any) -> None:

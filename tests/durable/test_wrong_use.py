@@ -46,18 +46,25 @@ class TestUnderOneName:
     def test_another_function_than_before_is_refused(self) -> None:
         function: Any = double
 
+        def other(value: int) -> int:
+            raise AssertionError("it is done")
+
+        other.__name__ = double.__name__
+
         @durable(max_attempts=1)
         def works(run: DurableContext) -> None:
-            run.step(function, 1, name="it")
+            run.step(function, 1)
             run.wait_for("go")
 
         result = works.enqueue()
         run(result)
-        function = abs
+        function = other
         result.signal("go")
 
         assert run(result) == "dead"
-        assert "was double in an earlier run, and is abs now" in result.errors[-1].traceback
+        said = result.errors[-1].traceback
+        assert "The step 'double' was double in an earlier run, and is " in said
+        assert "If it is the same step, give name='double'" in said
 
     def test_another_kind_than_before_is_refused(self) -> None:
         is_new = False

@@ -42,9 +42,11 @@ class Peer(ABC):
     title: ClassVar[str]
     distribution: ClassVar[str]
     """What pip calls it."""
-    pace: ClassVar[int]
+    pace: ClassVar[int] = 0
     """Roughly how many tasks that do nothing it runs a second: sizes are made of it, so that
-    each measurement takes some seconds."""
+    each measurement takes some seconds. 0: only its workflows are measured."""
+    workflow_pace: ClassVar[int] = 0
+    """Roughly how many workflows of `work.STEPS` steps it runs a second; 0: it has none."""
     settings: ClassVar[str]
     """How it is run, in words, for the report."""
 

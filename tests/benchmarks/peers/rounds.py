@@ -128,9 +128,29 @@ class Rounds:
 
     def _measurements(self, seconds: float) -> Iterable[Measurement]:
         """Return all, each of about so many seconds."""
+        for each in self._of_tasks(seconds):
+            yield replace(
+                each, applies_to=lambda peer, each=each: peer.pace > 0 and each.applies_to(peer)
+            )
+        yield self._of_workflows(seconds)
+
+    def _of_workflows(self, seconds: float) -> Measurement:
+        """Return the drain of workflows."""
+        return Measurement(
+            "workflows",
+            lambda peer: {
+                "workflows_per_s": measures.drain(
+                    peer, self._empty, "workflow", _size(peer.workflow_pace, seconds)
+                )
+            },
+            lambda peer: peer.workflow_pace > 0,
+        )
+
+    def _of_tasks(self, seconds: float) -> Iterable[Measurement]:
+        """Return the measurements of the peers whose tasks are measured."""
 
         def size(most: float) -> int:
-            return max(10, round(most * seconds))
+            return _size(most, seconds)
 
         def drain(
             name: str, task: str, *, place: Place, most: float = inf, **told: str
@@ -177,6 +197,11 @@ class Rounds:
         yield Measurement(
             "killed", lambda peer: measures.killed(peer, empty, size(min(peer.pace, 1_000)))
         )
+
+
+def _size(pace: float, seconds: float) -> int:
+    """Return how many tasks take about so many seconds."""
+    return max(10, round(pace * seconds))
 
 
 def ratios(figures: Mapping[str, float], peers: Sequence[Peer]) -> Figures:

@@ -21,6 +21,7 @@ LABELS = {
     "connecting_nap_drain_per_s": "sleeping 5 ms at CONN_MAX_AGE 0, per s",
     "query_drain_per_s": "one ORM query each, per s",
     "connecting_query_drain_per_s": "one ORM query each at CONN_MAX_AGE 0, per s",
+    "workflows_per_s": "workflows of 3 steps that do nothing, per s",
     "pickup_p50_ms": "pick-up, p50, ms",
     "pickup_p99_ms": "pick-up, p99, ms",
     "lost": "kill -9: lost",

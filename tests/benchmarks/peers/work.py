@@ -18,6 +18,9 @@ AT_ONCE_IN_A_LOOP = 500
 THREADS = 8
 """Of each process that enqueues beside others."""
 
+STEPS = 3
+"""Of each workflow."""
+
 LEASE = float(os.environ.get("PEERS_LEASE", 0))
 """Seconds that a worker may be silent; 0 where no worker is going to be killed. Then a peer is
 to do whatever its documentation has against that, and else what is fastest."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from django.db import connection
 
-from pgqueue import chord, task
+from pgqueue import DurableContext, chord, task
 from pgqueue.compat import celery
 from pgqueue.compat.celery import shared_task
 from tests.benchmarks.peers import work
@@ -13,6 +13,8 @@ from tests.benchmarks.peers.peer import Commands, OnDjango
 # The one place that says how we run.
 BEST = ("--processes", "2", "--threads", "4")
 ONE_BY_ONE = ("--threads", "8")
+# Each step commits, and commits of many threads share a write to the disk.
+WORKFLOWS = ("--processes", "2", "--threads", "16")
 WHERE_TASKS_NAP = ("--processes", "2", "--threads", "1", "--async", str(work.AT_ONCE_IN_A_LOOP))
 
 
@@ -49,6 +51,13 @@ def note(number: int) -> None:
         work.note(number)
 
 
+@task(durable=True)
+def workflow(run: DurableContext, number: int) -> None:
+    """Do nothing in some steps."""
+    for _ in range(work.STEPS):
+        run.step(work.nothing, number)
+
+
 @task
 def gather(results: list[None]) -> int:
     """Take the results of many."""
@@ -67,7 +76,14 @@ def compat_gather(results: list[None]) -> int:
     return len(results)
 
 
-TASKS = {"nothing": nothing, "compat": compat.own, "nap": nap, "query": query, "note": note}
+TASKS = {
+    "nothing": nothing,
+    "compat": compat.own,
+    "nap": nap,
+    "query": query,
+    "note": note,
+    "workflow": workflow,
+}
 
 
 class PGQueue(OnDjango):
@@ -77,14 +93,17 @@ class PGQueue(OnDjango):
     title = "pgqueue"
     distribution = "pgqueue"
     pace = 40_000
+    workflow_pace = 1_500
     settings = (
         f"`runworker {' '.join(BEST)}`; async, `{' '.join(WHERE_TASKS_NAP)}` where tasks nap; "
-        f"`{' '.join(ONE_BY_ONE)}` where they come one by one; `atomic=True` where it is killed"
+        f"`{' '.join(ONE_BY_ONE)}` where they come one by one; "
+        f"`{' '.join(WORKFLOWS)}` for workflows; `atomic=True` where it is killed"
     )
     notifies = True
     has_chords = True
     tables = (
         "pgqueue_message",
+        "pgqueue_step",
         "pgqueue_history",
         "pgqueue_policy",
         "pgqueue_lane",
@@ -124,8 +143,8 @@ class PGQueue(OnDjango):
         assert returned == count
 
     def workers(self, task: str, *, lease: float) -> Commands:
-        options = {"nap": WHERE_TASKS_NAP, "note": ONE_BY_ONE}.get(task, BEST)
-        return [self.command("runworker", *options)]
+        options = {"nap": WHERE_TASKS_NAP, "note": ONE_BY_ONE, "workflow": WORKFLOWS}
+        return [self.command("runworker", *options.get(task, BEST))]
 
 
 PEER = PGQueue()

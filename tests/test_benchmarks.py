@@ -232,10 +232,21 @@ def test_results_replace_those_of_the_same_benchmark_only(tmp_path: Path) -> Non
 OURS = {"pgqueue_drain_per_s": 900.0, "pgqueue_pickup_p50_ms": 4.0}
 
 
-PEERS: list[Any] = [
-    SimpleNamespace(name=name, on_redis=False, is_django=True, notifies=False)
-    for name in ("pgqueue", "ox")
-]
+def peer(name: str, *, pace: int = 0, workflow_pace: int = 0) -> Any:
+    """Return the parts of a peer that rounds and ratios look at."""
+    return SimpleNamespace(
+        name=name,
+        title=name,
+        on_redis=False,
+        is_django=True,
+        notifies=False,
+        finished=None,
+        pace=pace,
+        workflow_pace=workflow_pace,
+    )
+
+
+PEERS = [peer("pgqueue"), peer("ox")]
 
 
 @pytest.mark.smoke
@@ -265,6 +276,7 @@ def test_each_measurement_of_the_peers_works_with_ours() -> None:
         "pgqueue_query_drain_per_s",
         "pgqueue_connecting_query_drain_per_s",
         "pgqueue_full_drain_per_s",
+        "pgqueue_workflows_per_s",
         "pgqueue_pickup_p50_ms",
         "pgqueue_pickup_p99_ms",
     }
@@ -307,6 +319,49 @@ def test_tasks_and_chords_declared_as_celery_s_are_compared_with_celery() -> Non
     }
 
 
+def test_workflows_are_compared_with_each_peer_that_has_them() -> None:
+    from tests.benchmarks.peers.rounds import ratios
+
+    ours = {"pgqueue_workflows_per_s": 600.0}
+    theirs = {"dbos_workflows_per_s": 30.0, "absurd_workflows_per_s": 100.0}
+
+    found = ratios({**ours, **theirs}, PEERS)
+
+    assert found == {"workflows_of_dbos": 20, "workflows_of_django_absurd": 6}
+    assert "workflows_of_dbos" not in ratios({**ours, "absurd_workflows_per_s": 100.0}, PEERS)
+
+
+def test_a_peer_of_workflows_is_measured_by_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.benchmarks.peers import measures
+    from tests.benchmarks.peers.rounds import Rounds
+
+    drained: list[tuple[str, str, int]] = []
+
+    def drain(peer: Any, place: Any, task: str, count: int, **told: str) -> float:
+        drained.append((peer.name, task, count))
+        return 60.0
+
+    monkeypatch.setattr(measures, "drain", drain)
+    empty, full = (SimpleNamespace(is_full=is_full) for is_full in (False, True))
+    peers = [
+        peer("pgqueue", pace=1_000, workflow_pace=100),
+        peer("ox", pace=50),
+        peer("dbos", workflow_pace=30),
+    ]
+    rounds = Rounds(peers, empty, full, only=["drain", "workflows"])
+
+    found = rounds.measure(2_000)
+
+    assert drained == [
+        ("pgqueue", "nothing", 2_000),
+        ("ox", "nothing", 100),
+        ("pgqueue", "workflow", 200),
+        ("dbos", "workflow", 60),
+    ]
+    assert "ox_workflows_per_s" not in found.figures
+    assert found.ratios["workflows_of_dbos"] == 1
+
+
 def test_who_was_not_measured_is_in_no_ratio() -> None:
     from tests.benchmarks.peers.rounds import ratios
 
@@ -331,12 +386,18 @@ def test_peers_stand_beside_each_other_and_none_is_left_out(tmp_path: Path) -> N
     of_peers = replace(
         REPORT,
         benchmark="peers",
-        figures={"pgqueue_drain_per_s": 9_000, "celery_drain_per_s": 300},
-        ratios={"drain_of_celery_redis": 30},
+        figures={
+            "pgqueue_drain_per_s": 9_000,
+            "celery_drain_per_s": 300,
+            "dbos_workflows_per_s": 30,
+        },
+        ratios={"drain_of_celery_redis": 30, "workflows_of_dbos": 12},
         spread={
             "figures.pgqueue_drain_per_s": [8_000, 9_500],
             "figures.celery_drain_per_s": [290, 310],
+            "figures.dbos_workflows_per_s": [29, 31],
             "ratios.drain_of_celery_redis": [25, 32],
+            "ratios.workflows_of_dbos": [11, 13],
         },
         remarks={"huey": "was not measured: No module named 'huey'."},
     )
@@ -347,8 +408,11 @@ def test_peers_stand_beside_each_other_and_none_is_left_out(tmp_path: Path) -> N
     assert "| ratios.drain_of_celery_redis | 30 (25–32) | ≥ 15 | ≥ 40 | must reached |" in text
     [row] = [line for line in text.splitlines() if line.startswith("| no-ops, per s |")]
     assert row == (
-        "| no-ops, per s | 9,000 (8,000–9,500) | – | – | – | – | – | 300 (290–310) | – |"
+        "| no-ops, per s | 9,000 (8,000–9,500) | – | – | – | – | – | 300 (290–310) | – | – | – |"
     )
+    assert "| ratios.workflows_of_dbos | 12 (11–13) | ≥ 10 | ≥ 20 | must reached |" in text
+    [row] = [line for line in text.splitlines() if line.startswith("| workflows of 3 steps")]
+    assert row.endswith("| – | – | – | – | – | – | – | – | 30 (29–31) | – |")
     assert "- **huey** was not measured: No module named 'huey'." in text
 
 

@@ -93,6 +93,8 @@ MUSTS = (
     Must("peers", "ratios.pickup_p50_of_best_peer", must=1, aim=0.5),
     Must("peers", "ratios.orm_drain_of_best_django_peer", must=3, aim=10),
     Must("peers", "ratios.connecting_orm_drain_of_best_django_peer", must=4, aim=8),
+    Must("peers", "ratios.workflows_of_dbos", must=10, aim=20),
+    Must("peers", "ratios.workflows_of_django_absurd", must=4, aim=8, needs="django_absurd"),
     Must("subscriptions", "figures.per_s", must=8_000, aim=20_000),
     Must("subscriptions", "figures.match_s", must=1.5, aim=0.75),
     Must("webhooks", "figures.per_s", must=400, aim=1_500),

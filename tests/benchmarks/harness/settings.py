@@ -16,13 +16,14 @@ if django.VERSION >= (6, 1):
 else:
     EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 
-# Django's default writes two lines a task, which takes longer than the smallest tasks.
+# Django's default writes two lines a task, and django-absurd one a step, which takes longer than
+# the smallest tasks.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "loggers": {
         name: {"level": env.str("TASKS_LOG_LEVEL", default="WARNING")}
-        for name in ("django.tasks", "django_tasks")
+        for name in ("django.tasks", "django_tasks", "django_absurd")
     },
 }
 
@@ -38,6 +39,9 @@ if django.VERSION < (6, 0):
 if find_spec("django_ox"):
     INSTALLED_APPS += ["django_ox"]
     TASKS["ox"] = {"BACKEND": "django_ox.backend.OxBackend"}
+if find_spec("django_absurd"):
+    INSTALLED_APPS += ["django_absurd"]
+    TASKS["absurd"] = {"BACKEND": "django_absurd.backends.AbsurdBackend"}
 
 PGQUEUE["FEED"] = env.str("PGQUEUE_FEED", default="poll")
 PGQUEUE["REPLICATION_SLOT"] = PGQUEUE["PUBLICATION"] = "pgqueue_bench"

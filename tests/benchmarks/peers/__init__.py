@@ -16,6 +16,8 @@ query_drain_per_s     tasks that ask Django's ORM one question; Django's apps on
 connecting_…          the same with CONN_MAX_AGE 0, Django's default, which only workers go by: a
                       producer outside of requests keeps its connection. All else with None
 full_drain_per_s      tasks that do nothing, where a million finished ones are kept
+workflows_per_s       workflows of three durable steps that do nothing; of DBOS and django-absurd
+                      nothing else is measured
 pickup_p50_ms, …p99   from before `enqueue` until the task has begun; idle, 20 to 200 ms between
 lost, stuck, doubled  of messages whose workers were killed with SIGKILL amid a drain, 15 s after
                       others had begun: no effect and no trace; still in the queue; more than

@@ -24,6 +24,8 @@ ADAPTERS = (
     "ox",
     "celery",
     "dramatiq",
+    "dbos",
+    "absurd",
 )
 """Ours first; the order of tables and charts."""
 

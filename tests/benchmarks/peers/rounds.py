@@ -228,6 +228,8 @@ def ratios(figures: Mapping[str, float], peers: Sequence[Peer]) -> Figures:
         "connecting_orm_drain_of_best_django_peer": ("connecting_query_drain_per_s", django, max),
         "nap_drain_of_best_peer": ("nap_drain_per_s", anybody, max),
         "full_drain_of_best_peer": ("full_drain_per_s", anybody, max),
+        "workflows_of_dbos": ("workflows_per_s", ["dbos"], max),
+        "workflows_of_django_absurd": ("workflows_per_s", ["absurd"], max),
     }
     found = {}
     for name, (figure, rivals, best) in compared.items():

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException
 
-from pgqueue.engine import flows
+from pgqueue.engine import flows, steps
+from pgqueue.engine.steps import StoredStep
 from pgqueue.spark import InvalidOption, session
 from pgqueue.spark.tables import TABLES
 from tests.factories import Connection, bury, ended, enqueue, register, run
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 @pytest.fixture
 def _everything(connection: Connection) -> None:
     bury(connection)
-    run(connection, key="é\n")
+    (claim,) = run(connection, key="é\n")
+    steps.store(connection, claim, StoredStep("charge", 1, "step", result="7"))
     ended(connection, 10)
     ended(connection, 5, channel="other", outcome="expired")
     register(connection)

@@ -1,5 +1,5 @@
 -- name: empty
-TRUNCATE pgqueue_step, pgqueue_signal, pgqueue_event_wait, pgqueue_event_inbox, pgqueue_event
+TRUNCATE pgqueue_step, pgqueue_signal, pgqueue_event_wait, pgqueue_event_inbox, pgqueue_event, pgqueue_cursor
 
 -- name: store
 WITH stored AS (

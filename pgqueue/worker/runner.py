@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import connections
@@ -66,11 +66,8 @@ logger = logger_of(__name__)
 UNKNOWN_REPORTED_EVERY = 60.0  # seconds
 
 
-class Arguments(NamedTuple):
-    """The arguments of a call of the task's function."""
-
-    args: list[Any]
-    kwargs: dict[str, Any]
+Arguments = tuple[list[Any], dict[str, Any]]
+"""The arguments of a call of the task's function, by position and by name."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +147,8 @@ class Runner:
             return needless
         leased.begin()
         context = declared.context(leased.claim, leased, self.alias)
-        context.limited = partial(self.timeouts.limit, leased, is_final=False)
+        if declared.durable:
+            context.limited = partial(self.timeouts.limit, leased, is_final=False)
         try:
             task = declared.for_message(leased.claim.options)
         except Exception as error:
@@ -190,9 +188,9 @@ class Runner:
             codec, payload = run.task.codec, claim.payload or b""
             args, kwargs = codec.decode(payload, resolve)
             codec.check_known(args, kwargs, is_encrypted=is_envelope(payload))
-            return Arguments(
-                [run.context.argument, *args] if run.task.takes_context else args, kwargs
-            )
+            if run.task.takes_context:
+                args = [run.context.argument, *args]
+            return args, kwargs
         except (*AWAY, NewerPayload) as error:  # decoding may query the database
             raise NotBegun from error
 

@@ -124,6 +124,8 @@ FROM found f
 LEFT JOIN pg_stat_activity a ON a.pid = f.pid
 LEFT JOIN prepared p ON f.pid IS NULL AND p.virtualtransaction = f.virtualtransaction
 WHERE f.pid IS DISTINCT FROM pg_backend_pid()
+  -- A session that ends just now has its locks a moment longer than its row.
+  AND (f.pid IS NULL OR a.pid IS NOT NULL)
 ORDER BY 3 DESC NULLS LAST, 2
 
 -- name: groups

@@ -87,7 +87,7 @@ class Process:
 
     @property
     def log(self) -> str:
-        """What it has logged until now."""
+        """The log until now."""
         if self._log.closed:
             return self._logged
         # Not by seek(), which would move the place at which the worker writes.

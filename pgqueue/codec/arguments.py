@@ -445,7 +445,7 @@ def dump_result(what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) 
     """Return a value that is stored with a message, and is no result of a function, as JSON.
 
     Raises:
-        PGQueueError: it cannot be stored, or takes more than `RESULT_LIMIT`: a `refusal`.
+        PGQueueError: it is not storable, or takes more than `RESULT_LIMIT`: a `refusal`.
     """
     try:
         text = hint.dump(value)

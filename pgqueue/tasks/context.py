@@ -96,7 +96,7 @@ class TaskContext:
         return False
 
     def stored_columns(self) -> Iterable[RedactedColumn]:
-        """Return what is stored of the run beside its message, to search it for redacted values."""
+        """Return the values stored beside the message, to search them for redacted values."""
         return ()
 
     def completed(self) -> str | None:

@@ -140,7 +140,7 @@ class RedactedRun(Protocol):
     claim: Claim
 
     def stored_columns(self) -> Iterable[RedactedColumn]:
-        """Return what is stored of it beside its message."""
+        """Return the values that are stored beside its message."""
 
 
 def hiding_run(run: RedactedRun) -> Hidden:

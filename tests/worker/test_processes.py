@@ -108,7 +108,7 @@ class TestAskedForStacks:
             eventually(lambda: len(names()) == count)
 
             def have_told() -> bool:
-                # Again: stacks of a process that is slow are mixed with those of the next one.
+                # Again: a slow process mixes its stacks with the next one's.
                 process.signal(SIGUSR1)
                 process.signal(SIGUSR2)
                 time.sleep(0.5)

@@ -68,7 +68,7 @@ class Codec:
 
         Raises:
             InvalidArguments: they don't fit the function.
-            InvalidArgument: one of them cannot be stored; the message names it and its place.
+            InvalidArgument: one of them is not storable; the message names it and its place.
             PayloadTooLarge: together they take more than `PAYLOAD_LIMIT`.
         """
         if not kwargs and self._parameters.take_untouched(args) and (short := short_json(args)):
@@ -152,7 +152,7 @@ class Codec:
         """Return as JSON what the function returned.
 
         Raises:
-            InvalidResult: it cannot be stored, or takes more than `RESULT_LIMIT`.
+            InvalidResult: it is not storable, or takes more than `RESULT_LIMIT`.
         """
         return self._dump("the result", self._parameters.returned, value, InvalidResult)
 
@@ -179,7 +179,7 @@ class Codec:
         """Return as JSON what a run of the function noted of its progress.
 
         Raises:
-            InvalidProgress: it cannot be stored, or takes more than `RESULT_LIMIT`.
+            InvalidProgress: it is not storable, or takes more than `RESULT_LIMIT`.
         """
         return self._dump("the progress", ANYTHING, data, InvalidProgress)
 

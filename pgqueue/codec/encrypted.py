@@ -42,7 +42,7 @@ class EncryptedCodec(Codec):
         """Return the envelope of what the function returned.
 
         Raises:
-            InvalidResult: it cannot be stored, or takes more than `RESULT_LIMIT`.
+            InvalidResult: it is not storable, or takes more than `RESULT_LIMIT`.
             MissingEncryptionKey: the settings have none.
         """
         return self._sealed(RESULT, super().encode_result(value), RESULT_LIMIT, InvalidResult)
@@ -51,7 +51,7 @@ class EncryptedCodec(Codec):
         """Return the envelope of what a run of the function noted of its progress.
 
         Raises:
-            InvalidProgress: it cannot be stored, or takes more than `RESULT_LIMIT`.
+            InvalidProgress: it is not storable, or takes more than `RESULT_LIMIT`.
             MissingEncryptionKey: the settings have none.
         """
         return self._sealed(PROGRESS, super().encode_progress(data), RESULT_LIMIT, InvalidProgress)

@@ -441,8 +441,8 @@ def parse(what: str, text: str | bytes | memoryview) -> Any:
         raise UnreadablePayload(f"{what} can't be parsed: {error}.") from error
 
 
-def dump_result(what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) -> str:
-    """Return a value that is stored with a message, and is no result of a function, as JSON.
+def dump_small(what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) -> str:
+    """Return a value as JSON that takes no more than `RESULT_LIMIT`: it is stored with a message.
 
     Raises:
         PGQueueError: it is not storable, or takes more than `RESULT_LIMIT`: a `refusal`.

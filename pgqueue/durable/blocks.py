@@ -16,7 +16,7 @@ from datetime import timedelta
 from types import CodeType, FrameType, TracebackType
 from typing import Any, Literal
 
-from pgqueue.codec.arguments import dump_result
+from pgqueue.codec.arguments import dump_small
 from pgqueue.codec.encoding import ANYTHING
 from pgqueue.durable.trying import StepRun, lock_message
 from pgqueue.engine.steps import StoredStep
@@ -102,7 +102,7 @@ class AtomicBlock:
 
     def _store(self) -> None:
         what = f"the result of the step {self._name!r}"
-        result = dump_result(what, ANYTHING, self.result, InvalidResult)
+        result = dump_small(what, ANYTHING, self.result, InvalidResult)
         took = timedelta(seconds=time.monotonic() - self._began)
         result = self._run.records.sealed(result)
         done = self._step._replace(state="done", result=result, tries=self._step.tries + 1)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from asgiref.sync import sync_to_async
 from django.db import connections
 
-from pgqueue.codec.arguments import dump_result, parse, read
+from pgqueue.codec.arguments import dump_small, parse, read
 from pgqueue.codec.encoding import ANYTHING, ExactHint, Hint
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
@@ -178,4 +178,4 @@ def encoded(name: str, payload: Any) -> str:
     """
     # A dataclass is read by the hint of the wait.
     hint = Hint(type(payload)) if is_dataclass(payload) else ANYTHING
-    return dump_result(f"the payload of the signal {name!r}", hint, payload, InvalidArgument)
+    return dump_small(f"the payload of the signal {name!r}", hint, payload, InvalidArgument)

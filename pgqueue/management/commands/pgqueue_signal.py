@@ -65,8 +65,9 @@ class Command(QueueCommand):
         if options["format"] == "json":
             self.stdout.write(json.dumps({"id": id, "name": name, "sent": is_sent}))
         elif is_sent:
-            others = [each for each in awaited.awaited if name not in awaited.awaited]
-            hint = f" It waits for {', '.join(others)}." if others else ""
+            others = awaited.awaited
+            is_other = bool(others) and name not in others
+            hint = f" It waits for {', '.join(others)}." if is_other else ""
             self.stdout.write(f"Sent {name} to message {id}.{hint}")
         else:
             self.stdout.write(f"{name} was sent to message {id} before, with this dedupe id.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
 from time import monotonic
 from typing import Any
 from unittest.mock import patch
@@ -17,6 +18,7 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from pgqueue.management import snapshot
+from pgqueue.management.snapshot import WatchSnapshot
 from pgqueue.management.watch.app import LiveTable, Story, WatchApp
 from pgqueue.management.watch.source import SnapshotSource
 from pgqueue.models import Channel as Row
@@ -186,6 +188,33 @@ def test_it_says_that_the_database_is_lost_and_finds_it_again(
 
     enqueue(connection, channel="mail")
     watched(source, steps)
+
+
+def test_an_answer_that_comes_after_the_view_was_closed_is_nobodys(source: SnapshotSource) -> None:
+    answers: list[Future[WatchSnapshot]] = []
+    closed = []
+
+    class Late(SnapshotSource):
+        def look(self) -> Future[WatchSnapshot]:
+            answers.append(Future())
+            return answers[-1]
+
+    class Closing(WatchApp):
+        async def _close_all(self) -> None:
+            await super()._close_all()
+            answers[-1].set_result(seen)
+            await asyncio.sleep(0.01)
+            closed.append(self)
+
+    async def watch() -> None:
+        async with Closing(late, every=0.01).run_test() as pilot:
+            await until(pilot, lambda: answers)
+
+    seen = source.look().result()
+    late = Late("default", "hour")
+    asyncio.run(watch())
+    late.close()
+    assert closed
 
 
 def _pid() -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Future
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from django.db import Error
 from rich.text import Text
@@ -34,6 +35,7 @@ TITLES = {
 NEWEST = HEADS["dead"].index("newest")
 
 Line = Sequence[str]
+T = TypeVar("T")
 
 
 class Story(ModalScreen[None]):
@@ -142,11 +144,20 @@ class WatchApp(App[None]):
         self.table("channels").focus()
         self.run_worker(self._look_on(), exit_on_error=True)
 
+    async def _answer(self, asked: Future[T]) -> T:
+        """Wait until the database has answered; end the caller if the view was closed meanwhile."""
+        try:
+            return await asyncio.wrap_future(asked)
+        finally:
+            if not self.is_running:
+                # Nobody sees the answer, and the widgets for it are gone.
+                raise asyncio.CancelledError
+
     async def _look_on(self) -> None:
         """Read the queue again and again; if the database is unreachable, show this and go on."""
         while True:
             try:
-                seen = await asyncio.wrap_future(self.source.look())
+                seen = await self._answer(self.source.look())
             except (Error, PGQueueError) as error:
                 self._say(f"The database is unusable; trying again: {error}", is_lost=True)
             else:
@@ -220,8 +231,8 @@ class WatchApp(App[None]):
     async def _turn(self, line: Line) -> None:
         is_paused = line[-1] != ""
         try:
-            await asyncio.wrap_future(self.source.turn(line[0], is_paused=is_paused))
-            self._show(await asyncio.wrap_future(self.source.look()))
+            await self._answer(self.source.turn(line[0], is_paused=is_paused))
+            self._show(await self._answer(self.source.look()))
         except (Error, PGQueueError) as error:
             self._say(f"{line[0]} was not changed: {error}", is_lost=True)
         else:
@@ -242,7 +253,7 @@ class WatchApp(App[None]):
 
     async def _open(self, id: int) -> None:
         try:
-            found = await asyncio.wrap_future(self.source.story(id))
+            found = await self._answer(self.source.story(id))
         except (Error, PGQueueError) as error:
             self._say(f"Reading message {id} failed: {error}", is_lost=True)
             return

@@ -20,7 +20,7 @@ from pgqueue.admin.links import to_row
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.conf import settings
 from pgqueue.durable.seen import SeenSteps, ids_of, seen
-from pgqueue.engine.steps import SeenSignal, SeenStep
+from pgqueue.engine.steps import SeenSignal, SeenStep, SentSignal
 from pgqueue.models import Step
 from pgqueue.redaction import Hidden
 from pgqueue.tasks import registry
@@ -67,7 +67,16 @@ class SignalRow:
 
     signal: SeenSignal
     name: str
+    sender: str
     payload: str
+
+
+@dataclass(frozen=True)
+class SentRow:
+    """A row of the table of signals to other messages."""
+
+    signal: SentSignal
+    receiver: str
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,7 @@ class StepTables:
 
     steps: Sequence[StepRow]
     signals: Sequence[SignalRow]
+    sent: Sequence[SentRow]
     is_all: bool
     limit: int = LIMIT
 
@@ -110,9 +120,16 @@ def tables(request: HttpRequest, message: Any, found: SeenSteps, *, operates: bo
         for each in found.steps
     ]
     signals = [
-        SignalRow(each, each.name.removeprefix("@"), _text(each.payload)) for each in found.signals
+        SignalRow(
+            each,
+            each.name.removeprefix("@"),
+            _linked(request, each.sender_id),
+            _text(each.payload),
+        )
+        for each in found.signals
     ]
-    return StepTables(rows, signals, found.is_all)
+    sent = [SentRow(each, _linked(request, each.message_id)) for each in found.sent]
+    return StepTables(rows, signals, sent, found.is_all)
 
 
 def durable_task(name: str) -> Declaration[Any, Any] | None:
@@ -145,11 +162,13 @@ def _links(model: str, message: Any, step: SeenStep) -> Iterator[Link]:
 
 def _result(request: HttpRequest, step: SeenStep) -> str:
     if ids := ids_of(step):
-        links = format_html_join(
-            ", ", "{}", ((to_row(request, "message", id, f"#{id}"),) for id in ids[:CALLED])
-        )
+        links = format_html_join(", ", "{}", ((_linked(request, id),) for id in ids[:CALLED]))
         return format_html("{} …", links) if len(ids) > CALLED else links
     return _text(step.result)
+
+
+def _linked(request: HttpRequest, id: int | None) -> str:
+    return to_row(request, "message", id, f"#{id}") if id else ""
 
 
 def _text(text: str | None) -> str:

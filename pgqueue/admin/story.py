@@ -264,8 +264,11 @@ def _failed(request: HttpRequest, error: Mapping[str, Any], *, is_open: bool) ->
 
 def _last_attempt(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
     """Yield the claim of the last attempt, and its begin."""
-    worker = to_row(request, "worker", message.worker_id) if message.worker_id else "?"
-    text = format_html(_("Attempt {} was taken by {}"), message.attempt, worker)
+    if message.worker_id:
+        worker = to_row(request, "worker", message.worker_id)
+        text = format_html(_("Attempt {} was taken by {}"), message.attempt, worker)
+    else:  # the message waits, and no worker has it
+        text = format_html(_("Attempt {} was taken"), message.attempt)
     yield StoryLine(message.claimed_at, text)
     # If the attempt has not begun, or was handed back, `started_at` is the previous one's begin.
     if message.started_at and message.started_at >= message.claimed_at:

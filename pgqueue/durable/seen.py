@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pgqueue.codec.envelope import is_envelope, token_in
 from pgqueue.durable import redactors
 from pgqueue.engine import steps as engine
-from pgqueue.engine.steps import SeenSignal, SeenStep
+from pgqueue.engine.steps import SeenSignal, SeenStep, SentSignal
 from pgqueue.engine.values import Cursors
 from pgqueue.redaction import Hidden, Redactor
 from pgqueue.values.discovery import imported
@@ -23,15 +23,17 @@ OPEN = ("waiting", "retrying")
 
 @dataclass(frozen=True)
 class SeenSteps:
-    """The last steps of a message, and the last signals to it.
+    """The last steps of a message, and the last signals to it and from it.
 
     Attributes:
+        sent: signals from its runs to messages that are live.
         is_all: whether there are no further ones.
         hidden: removes the redacted values of both from other texts, such as errors.
     """
 
     steps: list[SeenStep]
     signals: list[SeenSignal]
+    sent: list[SentSignal]
     is_all: bool
     hidden: Hidden
 
@@ -58,7 +60,7 @@ class SeenSteps:
 def seen(
     connection: Cursors, id: int, task: str, hidden: Hidden, *, limit: int, excerpt: int
 ) -> SeenSteps:
-    """Return the last steps of a message and the last signals to it, redacted.
+    """Return the last steps of a message and the last signals to it and from it, redacted.
 
     Args:
         task: the name of the message's task.
@@ -68,7 +70,8 @@ def seen(
     """
     steps = engine.seen(connection, id, limit=limit + 1, excerpt=excerpt)
     signals = engine.signals(connection, id, limit=limit + 1, excerpt=excerpt)
-    is_all = max(len(steps), len(signals)) <= limit
+    sent = engine.signals_out(connection, id, limit=limit + 1)
+    is_all = max(len(steps), len(signals), len(sent)) <= limit
     steps, signals = steps[-limit:], signals[-limit:]
     results = [
         _Redacted(each.result, redactors.of_step(task, each.kind, each.name, each.signals))
@@ -88,6 +91,7 @@ def seen(
             signal._replace(payload=payload.shown(hidden, own))
             for signal, payload in zip(signals, payloads, strict=True)
         ],
+        sent[-limit:],
         is_all,
         own,
     )
@@ -126,6 +130,7 @@ def as_json(found: SeenSteps) -> dict[str, list[dict[str, Any]]]:
     return {
         "steps": [_plain(each._asdict()) for each in found.steps],
         "signals": [_plain(each._asdict()) for each in found.signals],
+        "signals_out": [_plain(each._asdict()) for each in found.sent],
     }
 
 

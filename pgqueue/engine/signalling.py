@@ -13,20 +13,26 @@ Sent = Literal["sent", "repeated", "ended"]
 
 
 def send(
-    connection: Cursors, id: int, name: str, payload: str | None, dedupe_id: str | None = None
+    connection: Cursors,
+    id: int,
+    name: str,
+    payload: str | None,
+    dedupe_id: str | None = None,
+    sender: int | None = None,
 ) -> Sent:
     """Store a signal to a message, in the caller's transaction.
 
     Args:
         payload: JSON text.
         dedupe_id: the message takes one signal with this id.
+        sender: the id of the message whose run sends it.
 
     Returns:
         sent; repeated, if a signal with this id was sent; ended, if the message is not live.
     """
     given = {"id": id, "name": name, "payload": payload, "dedupe_id": dedupe_id}
     with connection.cursor() as cursor:
-        cursor.execute(SQL["send"], given)
+        cursor.execute(SQL["send"], {**given, "sender": sender})
         sent: Sent = cursor.fetchone()[0]
     return sent
 

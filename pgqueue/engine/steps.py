@@ -78,6 +78,7 @@ class SeenSignal(NamedTuple):
     """A signal to a message, live or ended.
 
     Attributes:
+        sender_id: the message whose run has sent it; None: no run has.
         taken_by: the name of the step that has taken it; None: none has.
         payload: JSON text, or its beginning.
     """
@@ -86,8 +87,24 @@ class SeenSignal(NamedTuple):
     name: str
     sent_at: datetime
     dedupe_id: str | None
+    sender_id: int | None
     taken_by: str | None
     payload: str | None
+
+
+class SentSignal(NamedTuple):
+    """A signal to a live message, which a run of another one has sent.
+
+    Attributes:
+        message_id: the message that it was sent to.
+        taken_by: as of `SeenSignal`.
+    """
+
+    id: int
+    message_id: int
+    name: str
+    sent_at: datetime
+    taken_by: str | None
 
 
 class StepWaits(NamedTuple):
@@ -172,6 +189,13 @@ def signals(connection: Cursors, id: int, *, limit: int, excerpt: int) -> list[S
     with connection.cursor() as cursor:
         cursor.execute(SQL["signals"], {"id": id, "limit": limit, "excerpt": excerpt})
         return [SeenSignal(*row) for row in reversed(cursor.fetchall())]
+
+
+def signals_out(connection: Cursors, id: int, *, limit: int) -> list[SentSignal]:
+    """Return the last signals that the runs of a message have sent to live messages."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["signals_out"], {"id": id, "limit": limit})
+        return [SentSignal(*row) for row in reversed(cursor.fetchall())]
 
 
 def waits(connection: Connection, *, bound: int, limit: int) -> list[StepWaits]:

@@ -89,14 +89,22 @@ LIMIT %(limit)s
 
 -- name: signals
 -- The last signals to a live or ended message, with the beginnings of their payloads.
-SELECT s.id, s.name, s.sent_at, s.dedupe_id, s.taken_by, left(s.payload, %(excerpt)s)
+SELECT s.id, s.name, s.sent_at, s.dedupe_id, s.sender_id, s.taken_by, left(s.payload, %(excerpt)s)
 FROM (
-    SELECT s.id, s.name, s.sent_at, s.dedupe_id, s.taken_by, s.payload::text FROM pgqueue_signal s WHERE s.message_id = %(id)s
+    SELECT s.id, s.name, s.sent_at, s.dedupe_id, s.sender_id, s.taken_by, s.payload::text FROM pgqueue_signal s WHERE s.message_id = %(id)s
     UNION ALL
-    SELECT r.id, r.name, r.sent_at, r.dedupe_id, r.taken_by, r.payload::text
+    SELECT r.id, r.name, r.sent_at, r.dedupe_id, r.sender_id, r.taken_by, r.payload::text
     FROM pgqueue_history h CROSS JOIN LATERAL jsonb_to_recordset(h.steps -> 'signals')
-        AS r (id bigint, name text, sent_at timestamptz, dedupe_id text, taken_by text, payload jsonb)
+        AS r (id bigint, name text, sent_at timestamptz, dedupe_id text, sender_id bigint, taken_by text, payload jsonb)
     WHERE h.id = %(id)s AND h.steps IS NOT NULL) s
+ORDER BY s.id DESC
+LIMIT %(limit)s
+
+-- name: signals_out
+-- The last signals that the runs of a message have sent to messages which are live.
+SELECT s.id, s.message_id, s.name, s.sent_at, s.taken_by
+FROM pgqueue_signal s
+WHERE s.sender_id = %(id)s
 ORDER BY s.id DESC
 LIMIT %(limit)s
 

@@ -34,7 +34,7 @@ EXCERPT = 64 * 1024
 """Characters of a step's result that are shown."""
 OF_THE_BODY = ("payload", "metadata", "options", "progress", "result")
 APART = (*OF_THE_BODY, "errors", "worker", "children", "waits_for", "awaited_by", "steps",
-         "signals")  # fmt: skip
+         "signals", "signals_out")  # fmt: skip
 
 
 def story(alias: str, id: int) -> dict[str, Any] | None:
@@ -131,7 +131,7 @@ def _error(error: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _steps(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the steps, and of the signals."""
+    """Yield the lines of the steps, and of the signals to it and from it."""
     for step in found["steps"]:
         said = [f"step {step['number']}", step["name"], step["kind"], step["state"]]
         if step["until"]:
@@ -146,9 +146,16 @@ def _steps(found: Mapping[str, Any]) -> Iterator[str]:
             said.append(json.dumps(step["result"], ensure_ascii=False))
         yield on_one_line(" ".join(said))
     for signal in found["signals"]:
-        taken = f"taken by {signal['taken_by']}" if signal["taken_by"] else "not taken yet"
+        sender = f" from {signal['sender_id']}" if signal["sender_id"] else ""
         payload = json.dumps(signal["payload"], ensure_ascii=False)
-        yield on_one_line(f"signal {signal['name']} at {signal['sent_at']}, {taken}: {payload}")
+        yield on_one_line(f"signal {signal['name']}{sender} {_course(signal)}: {payload}")
+    for signal in found["signals_out"]:
+        yield on_one_line(f"signal {signal['name']} to {signal['message_id']} {_course(signal)}")
+
+
+def _course(signal: Mapping[str, Any]) -> str:
+    taken = f"taken by {signal['taken_by']}" if signal["taken_by"] else "not taken yet"
+    return f"at {signal['sent_at']}, {taken}"
 
 
 def _named(worker: Mapping[str, Any]) -> str:

@@ -97,6 +97,7 @@ class StoredSignal(models.Model):
     name = models.TextField(db_collation="C")
     # Null, unlike '', is equal to nothing.
     dedupe_id = models.TextField(db_collation="C", null=True)  # noqa: DJ001
+    sender_id = models.BigIntegerField(null=True, help_text="The message whose run has sent it.")
     taken_by = models.TextField(db_collation="C", null=True)  # noqa: DJ001
     payload = JSONField(null=True)
 
@@ -117,6 +118,11 @@ class StoredSignal(models.Model):
                 fields=["message_id", "name", "id"],
                 condition=Q(taken_by__isnull=True),
                 name="pgqueue_signal_untaken",
+            ),
+            models.Index(
+                fields=["sender_id", "id"],
+                condition=Q(sender_id__isnull=False),
+                name="pgqueue_signal_sender",
             ),
         ]
 

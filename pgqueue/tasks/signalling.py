@@ -16,6 +16,7 @@ from pgqueue.engine import signalling as engine
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import InvalidArgument, InvalidStep, MessageEnded, UnknownTask
 from pgqueue.tasks import encryption, registry
+from pgqueue.tasks.current import running_in
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.names import as_key, as_text
 
@@ -70,7 +71,7 @@ def signal(
         own = None if id is None else task or _task_of(connections[alias], id)
         if id is not None and own is not None:
             text = encryption.enveloped(own.name, SIGNAL, text) if own.encrypted else text
-            sent = engine.send(connections[alias], id, name, text, dedupe_id)
+            sent = engine.send(connections[alias], id, name, text, dedupe_id, running_in(alias))
     if sent == "ended" and if_ended == "raise":
         raise MessageEnded(f"The signal {name!r} reaches {_nothing(message, dedupe_key, channel)}")
     return sent == "sent"

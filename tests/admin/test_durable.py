@@ -64,6 +64,32 @@ class TestThePage:
         [sent] = seen.signals
         assert (sent.name, sent.payload, sent.signal.taken_by) == ("go", "7", "wait:go")
 
+    def test_shows_who_has_sent_its_signals_and_what_the_sender_has_sent(
+        self, viewer: Client
+    ) -> None:
+        result = tasks.asks_twice.enqueue()
+        run_all(raise_errors=True)
+        signal(result, "go", 1)
+        sender = tasks.approves.enqueue(int(result.id), 2)
+        run_all(raise_errors=True)
+
+        shown = page(viewer, result.id).context["durable"]
+        of_sender = page(viewer, sender.id, HISTORY).context["durable"]
+
+        assert [strip_tags(row.sender) for row in shown.signals] == ["", f"#{sender.id}"]
+        assert f"message/{sender.id}/change" in shown.signals[1].sender
+        [sent] = of_sender.sent
+        assert (sent.signal.name, sent.signal.taken_by) == ("go", "wait:go#2")
+        assert f"message/{result.id}/change" in sent.receiver
+        assert (shown.sent, of_sender.signals) == ([], [])
+        told = page(viewer, sender.id, HISTORY).content.decode()
+        assert "Signals from it, to live messages" in told
+
+    def test_names_no_worker_of_a_run_that_waits(self, viewer: Client) -> None:
+        result = waiting()
+
+        assert "Attempt 1 was taken" in story(viewer, result.id)
+
     def test_says_until_when_it_sleeps(self, viewer: Client) -> None:
         result = tasks.naps.enqueue()
         run_all(raise_errors=True)

@@ -9,7 +9,7 @@ from django.contrib.auth.models import Group
 
 from pgqueue import task
 from pgqueue.database.connections import connect
-from pgqueue.durable import DurableContext
+from pgqueue.durable import DurableContext, signal
 
 calls: list[str] = []
 
@@ -48,6 +48,11 @@ def sleeps(run: DurableContext) -> str:
 def asks(run: DurableContext) -> str:
     answer = run.wait_for("approved", Approval)
     return f"{answer.by} {answer.pages}"
+
+
+@task
+def approves(id: int, answer: int) -> None:
+    signal(id, "go", answer)
 
 
 @task
@@ -127,6 +132,12 @@ def has_blocks(run: DurableContext) -> list[int]:
 def asks_late(run: DurableContext, start: int) -> int:
     total = run.step(double, run.step(add, start, 1))
     return total + run.wait_for("go", int) + start
+
+
+@task(durable=True)
+def asks_twice(run: DurableContext) -> int:
+    total = run.wait_for("go", int) + run.wait_for("go", int)
+    return total + run.wait_for("end", int)
 
 
 @task(durable=True, encrypted=True)

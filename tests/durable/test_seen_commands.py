@@ -111,6 +111,25 @@ class TestShow:
         assert "step 1 add step done 3\n" in text
         assert "taken by wait:go: 7" in text
 
+    def test_has_the_sender_of_a_signal_and_the_signals_that_a_message_has_sent(self) -> None:
+        result = tasks.asks_twice.enqueue()
+        sender = tasks.approves.enqueue(int(result.id), 2)
+        run_all(raise_errors=True)
+
+        live = call("pgqueue_show", result.id, "--format=json").json
+        text = call("pgqueue_show", sender.id).out
+        signal(result, "go", 3)
+        signal(result, "end", 4)
+        run_all(raise_errors=True)
+        ended = call("pgqueue_show", result.id, "--format=json").json
+
+        assert [each["sender_id"] for each in live["signals"]] == [int(sender.id)]
+        assert f"signal go to {result.id} at 20" in text
+        assert "taken by wait:go\n" in text
+        assert [each["sender_id"] for each in ended["signals"]] == [int(sender.id), None, None]
+        assert f"signal go from {sender.id} at 20" in call("pgqueue_show", result.id).out
+        assert "signal go to" not in call("pgqueue_show", sender.id).out
+
     def test_says_until_when_it_waits_and_why_a_step_failed(self) -> None:
         tasks.failing["on"] = True
         result = tasks.fails_slowly.enqueue()

@@ -227,7 +227,7 @@ RULES: dict[str, Rule] = {
     "statistic_times": times("at"),
     "signal_lengths": {**texts("name", 210), **texts("dedupe_id", 200)},
     "signal_name": texts("name", 0, least=1),
-    "signal_numbers": between("id message_id", 1),
+    "signal_numbers": between("id message_id sender_id", 1),
     "signal_times": times("sent_at"),
     "step_arrays": flat("signals", "a"),
     "step_kind": one_of("kind", "step", "atomic", "value", "sleep", "signal", "event", "call"),

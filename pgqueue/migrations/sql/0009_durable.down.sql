@@ -6,9 +6,9 @@ DROP FUNCTION pgqueue_store_step_v1(
 DROP FUNCTION pgqueue_store_values_v1(bigint, integer, jsonb);
 DROP FUNCTION pgqueue_lock_run_v1(bigint, integer, uuid);
 DROP FUNCTION pgqueue_produce_signalled_v1(bigint, text, text);
-DROP FUNCTION pgqueue_produce_signal_v1(bigint, text, jsonb, text);
+DROP FUNCTION pgqueue_produce_signal_v1(bigint, text, jsonb, text, bigint);
 DROP FUNCTION pgqueue_signalled_v1(bigint, text, text);
-DROP FUNCTION pgqueue_signal_v1(bigint, text, jsonb, text);
+DROP FUNCTION pgqueue_signal_v1(bigint, text, jsonb, text, bigint);
 DROP FUNCTION pgqueue_take_steps_v1(bigint, text, jsonb);
 DELETE FROM pgqueue_bell WHERE woken IS NOT NULL;
 ALTER TABLE pgqueue_bell DROP CONSTRAINT pgqueue_bell_woken;

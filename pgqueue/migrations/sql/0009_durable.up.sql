@@ -14,7 +14,7 @@ ALTER TABLE pgqueue_signal
     ADD CONSTRAINT pgqueue_signal_times
     CHECK (sent_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00'),
     ADD CONSTRAINT pgqueue_signal_numbers
-    CHECK (id > 0 AND message_id > 0),
+    CHECK (id > 0 AND message_id > 0 AND coalesce(sender_id > 0, true)),
     ADD CONSTRAINT pgqueue_signal_lengths
     CHECK (octet_length(name) <= 210 AND coalesce(octet_length(dedupe_id) <= 200, true));
 ALTER TABLE pgqueue_event_wait
@@ -86,8 +86,11 @@ END $$;
 
 -- Send a signal to a message. Nothing is locked, and no shared row is changed: a transaction may stay open.
 --
+-- sender: the message whose run sends it.
+--
 -- Returns 'sent'; 'repeated', if a signal with this dedupe_id was sent; 'ended', if the message is not live.
-CREATE FUNCTION pgqueue_signal_v1(message bigint, signal text, payload jsonb DEFAULT NULL, dedupe_id text DEFAULT NULL)
+CREATE FUNCTION pgqueue_signal_v1(
+    message bigint, signal text, payload jsonb DEFAULT NULL, dedupe_id text DEFAULT NULL, sender bigint DEFAULT NULL)
 RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     reached record;
@@ -97,14 +100,14 @@ BEGIN
             USING ERRCODE = 'insufficient_privilege', HINT = 'Only events of the log come by names that begin with "@".';
     END IF;
     IF NOT has_table_privilege('pgqueue_signal'::regclass, 'INSERT') THEN
-        RETURN pgqueue_produce_signal_v1($1, $2, $3, $4);
+        RETURN pgqueue_produce_signal_v1($1, $2, $3, $4, $5);
     END IF;
     SELECT m.channel INTO reached FROM pgqueue_message m WHERE m.id = message;
     IF NOT FOUND THEN
         RETURN 'ended';
     END IF;
-    INSERT INTO pgqueue_signal AS s (message_id, name, payload, dedupe_id)
-    VALUES (message, signal, payload, pgqueue_signal_v1.dedupe_id)
+    INSERT INTO pgqueue_signal AS s (message_id, name, payload, dedupe_id, sender_id)
+    VALUES (message, signal, payload, pgqueue_signal_v1.dedupe_id, sender)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
         RETURN 'repeated';
@@ -133,10 +136,10 @@ BEGIN
 END $$;
 
 -- A producer sends signals, and reads none.
-CREATE FUNCTION pgqueue_produce_signal_v1(message bigint, signal text, payload jsonb, dedupe_id text)
+CREATE FUNCTION pgqueue_produce_signal_v1(message bigint, signal text, payload jsonb, dedupe_id text, sender bigint)
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    RETURN pgqueue_signal_v1($1, $2, $3, $4);
+    RETURN pgqueue_signal_v1($1, $2, $3, $4, $5);
 END $$;
 
 CREATE FUNCTION pgqueue_produce_signalled_v1(

@@ -14,6 +14,7 @@ from django.core.signals import setting_changed
 
 from pgqueue.options.retention import Retention, as_retention
 from pgqueue.options.retries import (
+    MAX_ATTEMPTS,
     Backoff,
     Exponential,
     as_backoff,
@@ -64,8 +65,10 @@ class Settings:
     """The number of tasks that one worker runs at once."""
     grace: timedelta = timedelta(seconds=25)
     """The time that running tasks have to end after a worker was asked to stop."""
-    max_attempts: int = 5
-    """The number of errors after which a message is dead."""
+    max_attempts: int = MAX_ATTEMPTS
+    """The number of errors after which a message is dead. With the default of BACKOFF, 20 attempts
+    take nearly three days.
+    """
     max_lost: int = 3
     """The number of workers that may die while they run a message before the message is dead."""
     max_steps: int = 10_000

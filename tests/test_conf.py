@@ -18,7 +18,7 @@ def test_nothing_need_be_set() -> None:
 
     assert (options.database, options.default_channel, options.threads) == ("default",) * 2 + (8,)
     assert (options.lease, options.heartbeat) == (timedelta(seconds=30), timedelta(seconds=10))
-    assert options.backoff == Exponential(base=2, cap=3600, jitter=0.2)
+    assert (options.max_attempts, options.backoff) == (20, Exponential())
 
 
 def test_durations_are_seconds_or_timedeltas() -> None:

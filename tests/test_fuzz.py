@@ -118,7 +118,7 @@ STORED: Mapping[str, Callable[[Message, Any], bool]] = {
     "dedupe_for": remembered,
     "on_conflict": lambda message, value: value in ("return", "replace", "raise"),
     "hold_for": held,
-    "max_attempts": lambda message, value: message.max_attempts == (5 if value is None else value),
+    "max_attempts": lambda message, value: message.max_attempts == (20 if value is None else value),
     "backoff": backed_off,
     "timeout": lambda message, value: (
         (message.options or {}).get("timeout") == (None if value is None else seconds(value))
@@ -653,7 +653,7 @@ def has_option(row: models.Subscription, name: str, value: Any) -> bool:
     if name == "metadata":
         return is_same(row.metadata, value)
     if name == "max_attempts":
-        return row.max_attempts == (value or 5)
+        return row.max_attempts == (value or 20)
     return name == "database" or getattr(row, name) == value
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from pgqueue import backoff as declared
 from pgqueue.options.retries import (
+    MAX_ATTEMPTS,
     Delays,
     Exponential,
     as_backoff,
@@ -30,6 +31,23 @@ def test_an_exponential_backoff_doubles_up_to_its_cap() -> None:
     delays = [backoff(None, after(failures)) for failures in (1, 2, 3, 4, 5, 6, 7, 10_000)]
 
     assert delays == [2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_without_options_a_message_is_retried_for_about_three_days() -> None:
+    steady = Exponential(jitter=0)
+    waits = [steady(None, after(failures)) for failures in range(1, MAX_ATTEMPTS)]
+
+    assert len(waits) == 19
+    assert waits[:4] == [2, 4, 8, 16]  # five attempts still take half a minute
+    assert max(waits) == 43_200
+    assert timedelta(days=2.5) < timedelta(seconds=sum(waits)) < timedelta(days=3)
+
+
+def test_the_waits_without_options_are_varied_by_a_fifth() -> None:
+    drawn = {Exponential()(None, after(16)) for _ in range(1000)}
+
+    assert 0.8 * 43_200 <= min(drawn) < 0.9 * 43_200
+    assert 1.1 * 43_200 < max(drawn) <= 1.2 * 43_200
 
 
 def test_jitter_spreads_messages_that_failed_together() -> None:

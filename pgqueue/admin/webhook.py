@@ -116,6 +116,11 @@ class WebhookAdmin(SubscriptionAdmin):
         form = WebhookForm if obj else NewWebhookForm
         return QueueAdmin.get_form(self, request, obj, change, form=form, **kwargs)
 
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        # Otherwise the form begins with the default of subscriptions.
+        given = super().get_changeform_initial_data(request)
+        return {"max_attempts": settings().webhooks.max_attempts, **given}
+
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         if obj is None:
             return NEW if self.has_sql_permission(request) else without_sql(NEW)

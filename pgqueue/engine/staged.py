@@ -11,6 +11,7 @@ from pgqueue.engine.culprits import delete
 from pgqueue.engine.operate import BATCH, Operated, Verb, unless_locked
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import BatchTooLarge, ChannelFull, WriteConflict
+from pgqueue.options.retries import MAX_ATTEMPTS
 from pgqueue.values.error_words import shown
 
 SQL = load(__name__)
@@ -41,7 +42,7 @@ class Defaults(NamedTuple):
     channel: str
     payload: str | None
     priority: int = 0
-    max_attempts: int = 5
+    max_attempts: int = MAX_ATTEMPTS
     ordered: bool = False
 
 

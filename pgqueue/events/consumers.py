@@ -26,6 +26,10 @@ from pgqueue.values.number_checks import as_count, as_flag
 from pgqueue.values.tracebacks import calls_user_code
 
 OnFailure = Literal["park", "stop"]
+MAX_ATTEMPTS = 5
+"""The default number of errors after which an event is given up; fewer than a message's, since
+the partition waits for each retry.
+"""
 MOST_PARTITIONS = 1024
 MOST_EVENTS = 10_000
 NAME_LIMIT = 190  # bytes: its dead letters' channel has it in its name
@@ -116,8 +120,8 @@ def consumer(
             partition.
         start: the start of a new group: "now", the "beginning", a position (events after it), or a
             time.
-        max_attempts: the number of errors after which an event is given up; None: as `PGQUEUE`
-            says.
+        max_attempts: the number of errors after which an event is given up; None: 5, whatever
+            `PGQUEUE` says of messages, since the partition waits for each retry.
         max_lost: the number of readers that may die while they handle an event. Then the event is
             given up, too. None: as `PGQUEUE` says. It is at least 2, since the first loss does not
             tell which event the reader handled.
@@ -136,7 +140,7 @@ def consumer(
         "atomic": atomic,
         "partitions": partitions,
         "start": start,
-        "max_attempts": _or(max_attempts, own.max_attempts),
+        "max_attempts": _or(max_attempts, MAX_ATTEMPTS),
         "max_lost": _or(max_lost, own.max_lost),
         "backoff": _or(backoff, own.backoff),
         "on_failure": on_failure,

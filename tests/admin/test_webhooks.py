@@ -102,6 +102,12 @@ def test_one_is_made_and_its_secret_is_shown_once(editor: Client) -> None:
         assert "whsec_" not in page(editor, path)
 
 
+def test_the_form_of_a_new_one_shows_the_attempts_of_webhooks(editor: Client) -> None:
+    form = editor.get(f"{WEBHOOKS}add/").context["adminform"].form
+
+    assert form["max_attempts"].value() == 16
+
+
 def test_all_options_are_kept(admin_client: Client) -> None:
     secret = new_secret()
 

@@ -104,7 +104,7 @@ class TestAMessage:
 
         names = ("channel", "key", "task", "payload", "metadata", "priority", "max_attempts")
         assert list(Message.objects.order_by("id").values_list(*names, "state", "ordered")) == [
-            ("default", key, "tests.task", {"args": []}, {}, 0, 5, "ready", False)
+            ("default", key, "tests.task", {"args": []}, {}, 0, 20, "ready", False)
             for key in ("a", "")
         ]
 

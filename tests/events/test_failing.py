@@ -56,6 +56,25 @@ def test_what_is_tried_again_is_a_warning_and_what_is_given_up_an_error(
     assert told == [("WARNING", "tried again in 0.0 s"), ("ERROR", "dead letter")]
 
 
+def test_it_holds_its_partition_for_five_errors_whatever_the_settings_say_of_messages(
+    read: Read, settings: Any
+) -> None:
+    settings.PGQUEUE = {**settings.PGQUEUE, "MAX_ATTEMPTS": 50}
+    tried: list[int] = []
+
+    def fails(event: Any) -> None:
+        tried.append(event.position)
+        if event.position == 1:
+            raise ValueError("never")
+
+    publish_many([("order.paid", None)] * 2)
+    reader = read(fails)
+    for _ in range(6):
+        reader.tick()
+
+    assert tried == [1, 1, 1, 1, 1, 2]
+
+
 def test_it_holds_those_behind_it_back_until_it_succeeds(read: Read) -> None:
     tried: list[int] = []
 

@@ -32,7 +32,7 @@ class TestAMessage:
         assert (message.payload, bytes(message.body)) == ({"to": "a@example.com"}, b"\x00\xff")
         assert (message.metadata, message.max_attempts, message.state) == (
             {"trace": "abc"},
-            5,
+            20,
             State.READY,
         )
 

@@ -100,6 +100,18 @@ class Running:
         assert sorted(statuses(ran)) == ["dead", *4 * ["scheduled"], "succeeded"]
         assert Message.objects.get().state == State.DEAD
 
+    def test_a_message_of_a_task_without_options_is_dead_after_twenty_errors(self) -> None:
+        tasks.double.enqueue(None)  # type: ignore[arg-type]  # 2 * None fails in each run
+
+        ran = run_all(retries=True)
+
+        assert statuses(ran) == [*19 * ["scheduled"], "dead"]
+
+    def test_a_task_that_says_its_attempts_keeps_them(self) -> None:
+        tasks.double.using(max_attempts=5).enqueue(None)  # type: ignore[arg-type]
+
+        assert len(run_all(retries=True)) == 5
+
     def test_errors_are_raised_if_asked(self) -> None:
         tasks.fail.using(backoff=[60]).enqueue("no")
 

@@ -92,6 +92,11 @@ def as_paths(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def is_masked(value: Any) -> bool:
+    """Return whether JSON has `MASK` in it: it was copied from a place that redacts values."""
+    return MASK in json.dumps(value, ensure_ascii=False)
+
+
 def tree_of(paths: Iterable[str]) -> dict[str, Any]:
     """Return paths as a tree."""
     tree: dict[str, Any] = {}

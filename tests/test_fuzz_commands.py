@@ -463,6 +463,7 @@ def test_the_command_for_health_refuses_a_limit_or_applies_it(
         *(["pgqueue_flows"], ["pgqueue_flows", "--state=stopped"]),
         *(["pgqueue_replay", "1"], ["pgqueue_enqueue", "tests.jobs.anything"]),
         *(["pgqueue_stats"], ["pgqueue_watch"], ["pgqueue_roles"]),
+        *(["pgqueue_rerun", "1"], ["pgqueue_rerun", "--all"]),
     ],
     ids=" ".join,
 )

@@ -20,7 +20,7 @@ from pgqueue.admin.durable import DurableAdmin
 from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
 from pgqueue.admin.steps import steps_of, tables
-from pgqueue.admin.story import children, story, waiting
+from pgqueue.admin.story import children, copies, story, waiting
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.listing.messages import last_error
 from pgqueue.tasks import redacting
@@ -150,6 +150,7 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         context["verbs"] = self.verb_links(request, message, message.seen)
         context["waiting"] = waiting(request, message)
         context["children"] = children(request, message.pk)
+        context["copies"] = copies(request, message.pk)
         context["channel_url"] = page_url("channel_page", name=message.channel)
         context["key_url"] = page_url("message_key", channel=message.channel, key=message.key)
         if message.task and len(payload) <= EXCERPT:

@@ -29,7 +29,7 @@ from pgqueue.database.connections import borrow
 from pgqueue.durable.seen import SeenSteps
 from pgqueue.engine import dead, steps
 from pgqueue.exceptions import PGQueueError
-from pgqueue.redaction import Hidden
+from pgqueue.redaction import MASK, Hidden, is_masked
 from pgqueue.states import State
 from pgqueue.tasks import scheduling
 from pgqueue.tasks.definition import Task
@@ -41,8 +41,8 @@ OF_ENDED = ("fork", "rerun")
 MessageView = Callable[[HttpRequest, Any], HttpResponse]
 
 
-class ForkForm(forms.Form):
-    """The arguments of a fork."""
+class ArgumentsForm(forms.Form):
+    """The arguments of a fork or a rerun; it shows no stored ones, which may be secret."""
 
     arguments = JSONTextField(
         label=gettext_lazy("Other arguments"),
@@ -60,6 +60,10 @@ class ForkForm(forms.Form):
         if not (isinstance(args, list) and isinstance(kwargs, dict)):
             raise forms.ValidationError(
                 _('An object with "args", a list, and "kwargs", an object.')
+            )
+        if is_masked(given):
+            raise forms.ValidationError(
+                _("Write a value in the place of each %s: all are stored anew.") % MASK
             )
         return {"args": args, "kwargs": kwargs}
 
@@ -176,7 +180,7 @@ class DurableAdmin(QueueAdmin):
         task = durable_task(message.task)
         if task is None:
             return self._refuse(request, message)
-        form = ForkForm(request.POST if request.method == "POST" else None)
+        form = ArgumentsForm(request.POST if request.method == "POST" else None)
         if not form.is_valid():
             words = _("A new message begins with the steps of this one, up to “%s”.") % after
             if after is None:
@@ -199,13 +203,19 @@ class DurableAdmin(QueueAdmin):
         task = known_task(message.task)
         if task is None:
             return self._refuse(request, message)
-        if request.method != "POST":
-            words = _("A new message with its arguments is enqueued. None of its steps is copied.")
-            return self._ask(request, message, _("Enqueue it once more"), words)
+        form = ArgumentsForm(request.POST if request.method == "POST" else None)
+        if not form.is_valid():
+            words = _("A new message of its task is enqueued. None of its steps is copied.")
+            return self._ask(request, message, _("Enqueue it once more"), words, form)
 
         def rerun() -> str:
-            again = _result(task, message.pk).rerun()
-            return str(_("Enqueued once more as #%s.") % again.id)
+            given = form.cleaned_data["arguments"]
+            if given is None:
+                again = _result(task, message.pk).rerun()
+                return str(_("Enqueued once more as #%s.") % again.id)
+            args, kwargs = _decoded(task, given)
+            again = _result(task, message.pk).rerun(args=args, kwargs=kwargs)
+            return str(_("Enqueued once more as #%s, with other arguments.") % again.id)
 
         return self._do(request, message, rerun)
 

@@ -56,6 +56,8 @@ class JSONTextField(forms.JSONField):
 
     def prepare_value(self, value: Any) -> Any:
         """Return the text of a value: Python fails to write a too deeply nested document."""
+        if value is None:
+            return ""  # as an empty field is read
         try:
             return super().prepare_value(value)
         except RecursionError:

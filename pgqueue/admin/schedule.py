@@ -32,7 +32,7 @@ from pgqueue.models import Message, Schedule
 from pgqueue.models.schedule import ScheduleQuerySet
 from pgqueue.options.schedules import project_timezone
 from pgqueue.options.ticks import upcoming
-from pgqueue.redaction import MASK, Hidden
+from pgqueue.redaction import MASK, Hidden, is_masked
 from pgqueue.tasks import redacting, scheduling
 from pgqueue.templatetags.pgqueue_admin import when
 
@@ -106,7 +106,7 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         is_hidden = not self.instance._state.adding and was != self.stored[name]
         if is_hidden and value == was and "task" not in self.changed_data:
             return self.stored[name]
-        if MASK in json.dumps(value, ensure_ascii=False) and is_hidden:
+        if is_masked(value) and is_hidden:
             raise ValidationError(
                 gettext("Write a value in the place of each %s: all are stored anew.") % MASK
             )

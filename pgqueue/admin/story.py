@@ -111,11 +111,20 @@ def _linked(request: HttpRequest, rows: Sequence[Relative]) -> str:
 
 def children(request: HttpRequest, id: int) -> str:
     """Return links to the messages that this one has enqueued, if found; "": none."""
-    found = messages.children(settings().database, id)
+    return _numbers(request, messages.children(settings().database, id))
+
+
+def copies(request: HttpRequest, id: int) -> str:
+    """Return links to the reruns and forks of a message, if found; "": none."""
+    return _numbers(request, messages.copies(settings().database, id))
+
+
+def _numbers(request: HttpRequest, ids: Sequence[int]) -> str:
+    """Return links to the first messages, by their ids."""
     text = format_html_join(
-        ", ", "{}", ((to_row(request, "message", pk),) for pk in found[:CHILDREN])
+        ", ", "{}", ((to_row(request, "message", pk),) for pk in ids[:CHILDREN])
     )
-    return format_html("{} …", text) if len(found) > CHILDREN else text
+    return format_html("{} …", text) if len(ids) > CHILDREN else text
 
 
 def _enqueued(request: HttpRequest, message: Any) -> str:

@@ -66,6 +66,10 @@ ORDERED = Index(
 """Messages of ordered lanes, in every state."""
 
 
+OLDEST_FIRST = Index(order=("id",), wording=_("The oldest first"))
+"""Ended messages, for a walk that enqueues some of them again: new messages have larger ids."""
+
+
 def enqueued_before(age: timedelta) -> dict[str, Comparison]:
     """Return the condition of messages that were enqueued longer ago than `age`."""
     return {"created_at": Comparison("{} < statement_timestamp() - %s", age)}
@@ -148,4 +152,22 @@ def children(alias: str, id: int) -> list[int]:
         with index.without(alias, "seqscan"):
             pairs = rows.values_list("pk", "parent_id")[: index.REACH]
             found.update(pk for pk, parent in pairs if parent == id)
+    return sorted(found)
+
+
+def copies(alias: str, id: int) -> list[int]:
+    """Return the ids of a message's reruns and forks, live or ended.
+
+    No index has what a message is a copy of. So only the next `REACH` ids after the message's, and
+    the newest `REACH` messages of each table, are looked at.
+    """
+    found: set[int] = set()
+    copied = {name: KeyTransform(name, "metadata") for name in ("rerun_of", "forked_from")}
+    for model in (Message, History):
+        rows = model._default_manager.using(alias).filter(pk__gt=id).annotate(**copied)
+        nearby = rows.filter(pk__lte=id + index.REACH).order_by("pk")
+        for looked_at in (nearby, rows.filter(pk__gt=id + index.REACH).order_by("-pk")):
+            with index.without(alias, *index.NOT_IN_ORDER):
+                read = looked_at.values_list("pk", *copied)[: index.REACH]
+                found.update(pk for pk, *originals in read if id in originals)
     return sorted(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,9 +41,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-def add_filters(parser: ArgumentParser) -> None:
-    """Add the options that choose messages by their columns."""
+def add_filters(parser: ArgumentParser, *, without: Collection[str] = ()) -> None:
+    """Add the options that choose messages by their columns, without some of them."""
     for name in NAMES:
+        if name in without:
+            continue
         parser.add_argument(f"--{name}", **OPTIONS[name])
     parser.add_argument(
         "--older-than",
@@ -55,7 +57,7 @@ def add_filters(parser: ArgumentParser) -> None:
 
 def wanted(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the required values of columns for a listing, from the options of `add_filters`."""
-    given = bulk.wanted({name: options[name] for name in NAMES if options[name] is not None})
+    given = bulk.wanted({name: options[name] for name in NAMES if options.get(name) is not None})
     if options["older_than"] is not None:
         given |= enqueued_before(options["older_than"])
     return given
@@ -125,9 +127,26 @@ def selected(
     Raises:
         CommandError: the options name ids and a filter, or neither.
     """
+    filters = chosen(options, "state")
+    if state:
+        filters["state"] = state
+    return MessageSelection(
+        alias=alias, ids=options["ids"], wanted=filters, is_to_cancel=is_to_cancel
+    )
+
+
+def chosen(options: Mapping[str, Any], column: str) -> dict[str, Any]:
+    """Return the required values of columns; {}: the options name ids, or all messages.
+
+    Args:
+        column: The column that the option --state is about.
+
+    Raises:
+        CommandError: the options name ids and a filter, or neither.
+    """
     filters = wanted(options)
-    if chosen := options.get("state"):
-        filters["state"] = chosen
+    if options.get("state"):
+        filters[column] = options["state"]
     if options["ids"] and (filters or options["all"]):
         raise CommandError("Give ids, or filters: not both.", returncode=USAGE)
     if options["all"] and filters:
@@ -137,8 +156,4 @@ def selected(
             "Which messages? Give their ids, a filter such as --channel, or --all.",
             returncode=USAGE,
         )
-    if state:
-        filters["state"] = state
-    return MessageSelection(
-        alias=alias, ids=options["ids"], wanted=filters, is_to_cancel=is_to_cancel
-    )
+    return filters

@@ -317,22 +317,34 @@ class TaskResult(Generic[T]):
         """End the message as cancelled, from async code."""
         return await sync_to_async(self.cancel)()
 
-    def rerun(self) -> TaskResult[T]:
-        """Enqueue the message once more as it was enqueued, whatever became of it.
+    def rerun(
+        self, *, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> TaskResult[T]:
+        """Enqueue the message once more, whatever became of it.
+
+        The new message has the channel, key, priority and options of this one, and is due at once.
+        Its metadata names this message: `rerun_of`.
+
+        Args:
+            args, kwargs: other arguments; None for both: this message's arguments. If only one of
+                them is given, the other is empty.
 
         Returns:
             The result of the new message.
 
         Raises:
+            InvalidArguments, InvalidArgument: the arguments do not fit the task.
             TaskResultDoesNotExist: the message was rolled back, or its history was purged.
             ChannelFull: a policy's max_size is reached.
         """
         self.refresh()
-        return self._of(rerunning.rerun(self.task, self._stored))
+        return self._of(rerunning.rerun(self.task, self._stored, self._payload(args, kwargs)))
 
-    async def arerun(self) -> TaskResult[T]:
+    async def arerun(
+        self, *, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
+    ) -> TaskResult[T]:
         """Enqueue the message once more, from async code."""
-        return await sync_to_async(self.rerun)()
+        return await sync_to_async(self.rerun)(args=args, kwargs=kwargs)
 
     def fork(
         self,
@@ -345,7 +357,7 @@ class TaskResult(Generic[T]):
 
         Args:
             after: the name of the last step that it begins with; None: each step that is done.
-            args, kwargs: other arguments; None: this message's arguments.
+            args, kwargs: other arguments, as for `rerun`.
 
         Returns:
             The result of the new message.
@@ -359,8 +371,7 @@ class TaskResult(Generic[T]):
         if not self.task.durable:
             raise InvalidStep(f"{self.task.name} is not durable, and has no steps: use rerun().")
         self.refresh()
-        is_own = args is None and kwargs is None
-        payload = None if is_own else self.task.codec.encode(args or (), kwargs or {})
+        payload = self._payload(args, kwargs)
         return self._of(rerunning.fork(self.task, self._stored, after, payload))
 
     async def afork(
@@ -372,6 +383,12 @@ class TaskResult(Generic[T]):
     ) -> TaskResult[T]:
         """Enqueue a message that begins with the steps of this one, from async code."""
         return await sync_to_async(self.fork)(after=after, args=args, kwargs=kwargs)
+
+    def _payload(self, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> str | None:
+        """Return other arguments as they are stored; None: there are none."""
+        if args is None and kwargs is None:
+            return None
+        return self.task.codec.encode(args or (), kwargs or {})
 
     @property
     def _stored(self) -> Found:

@@ -13,6 +13,7 @@ from django.utils.html import strip_tags
 from pgqueue.durable import signal
 from pgqueue.models import History, Message, Step, StoredSignal
 from pgqueue.testing import advance, run_all
+from tests import encrypted_jobs
 from tests.admin.acting import HISTORY, MESSAGES, act, told
 from tests.durable import tasks
 
@@ -315,10 +316,94 @@ class TestARerun:
 
         assert shown.status_code == 200
         assert told(answer) == [f"Enqueued once more as #{again.pk}."]
+        assert again.payload == {"args": [3], "kwargs": {}}
         assert f"as a rerun of #{result.id}" in story(operator, again.pk)[0]
         assert LogEntry.objects.get().object_id == str(result.id)
         run_all(raise_errors=True)
         assert History.objects.get(pk=again.pk).result == 9
+
+    def test_is_shown_on_the_page_of_the_message_that_was_run_before(
+        self, operator: Client
+    ) -> None:
+        result = tasks.square.enqueue(3)
+        run_all(raise_errors=True)
+        operator.post(f"{HISTORY}{result.id}/rerun/")
+        waits = Message.objects.get().pk
+
+        assert f"message/{waits}/change" in page(operator, result.id, HISTORY).context["copies"]
+        run_all(raise_errors=True)  # the rerun is in history, too
+        shown = page(operator, result.id, HISTORY)
+        assert f"message/{waits}/change" in shown.context["copies"]
+        assert "Its reruns and forks" in shown.content.decode()
+        assert page(operator, waits, HISTORY).context["copies"] == ""
+
+    def test_may_have_other_arguments(self, operator: Client) -> None:
+        result = tasks.square.enqueue(3)
+        run_all(raise_errors=True)
+
+        answer = operator.post(
+            f"{HISTORY}{result.id}/rerun/", {"arguments": '{"args": [7]}'}, follow=True
+        )
+        again = Message.objects.get()
+
+        said = f"Enqueued once more as #{again.pk}, with other arguments."
+        assert told(answer) == [said]
+        assert LogEntry.objects.get().change_message == said
+        assert again.metadata == {"rerun_of": int(result.id)}
+        run_all(raise_errors=True)
+        assert History.objects.get(pk=again.pk).result == 49
+
+    def test_with_arguments_that_do_not_fit_says_so(self, operator: Client) -> None:
+        result = tasks.square.enqueue(3)
+        run_all(raise_errors=True)
+        path = f"{HISTORY}{result.id}/rerun/"
+
+        refused: Any = operator.post(path, {"arguments": "[1]"})
+        answer = operator.post(path, {"arguments": '{"args": [1, 2, 3]}'}, follow=True)
+
+        assert [*refused.context["form"].errors] == ["arguments"]
+        assert "too many" in told(answer)[0]
+        assert not Message.objects.exists()
+
+    def test_shows_no_stored_argument_in_its_form(self, operator: Client) -> None:
+        kept = encrypted_jobs.keep.enqueue("gold")
+        paid = tasks.pays_by_card.enqueue(tasks.CARD)
+        Message.objects.update(state="dead")
+
+        for result, secret in ((kept, "gold"), (paid, tasks.CARD)):
+            shown = operator.get(f"{MESSAGES}{result.id}/rerun/")
+            assert not shown.context["form"]["arguments"].value()
+            assert secret not in shown.content.decode()
+
+    def test_of_an_encrypted_message_keeps_its_arguments_or_encrypts_other_ones(
+        self, operator: Client
+    ) -> None:
+        result = encrypted_jobs.keep.enqueue("gold")
+        run_all(raise_errors=True)
+        path = f"{HISTORY}{result.id}/rerun/"
+
+        operator.post(path, {"arguments": ""})
+        operator.post(path, {"arguments": '{"args": ["silver"]}'})
+
+        assert "silver" not in str(list(Message.objects.values_list("payload", "metadata")))
+        assert [each.return_value for each in run_all(raise_errors=True)] == [
+            "gold, kept",
+            "silver, kept",
+        ]
+        assert "silver" not in str(list(LogEntry.objects.values_list("change_message")))
+
+    def test_takes_no_mask_for_a_value(self, operator: Client) -> None:
+        result = tasks.pays_by_card.enqueue(tasks.CARD)
+        Message.objects.update(state="dead")
+
+        refused: Any = operator.post(
+            f"{MESSAGES}{result.id}/rerun/", {"arguments": '{"kwargs": {"card": "[redacted]"}}'}
+        )
+
+        assert "Write a value in the place of each [redacted]" in str(
+            refused.context["form"].errors["arguments"]
+        )
+        assert Message.objects.count() == 1
 
     def test_of_a_task_that_is_not_known_is_refused(self, operator: Client) -> None:
         result = tasks.square.enqueue(3)

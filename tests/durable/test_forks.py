@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from asgiref.sync import async_to_sync
 
 from pgqueue.durable import DurableContext
-from pgqueue.exceptions import InvalidStep
+from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidStep
 from pgqueue.models import History, Message, Step, StoredSignal
 from tests.durable.running import (
     Oops,
@@ -49,6 +50,44 @@ class TestARerun:
         returned(result)
 
         assert returned(result.rerun()) == 3
+
+    def test_may_have_other_arguments(self) -> None:
+        def plain(value: int, more: int = 1) -> int:
+            return value + more
+
+        result = declared(plain).using(key="k", priority=3).enqueue(2, more=5)
+        returned(result)
+
+        assert returned(result.rerun(args=[10])) == 11
+        assert returned(result.rerun(kwargs={"value": 20, "more": 2})) == 22
+        again = result.rerun(args=(30,), kwargs={"more": 3})
+        message = Message.objects.get(id=int(again.id))
+        assert message.payload == {"args": [30], "kwargs": {"more": 3}}
+        assert (message.key, message.priority) == ("k", 3)
+        assert message.metadata == {"rerun_of": int(result.id)}
+
+    @pytest.mark.parametrize(
+        "given", [{"args": [1, 2, 3]}, {"args": []}, {"kwargs": {"other": 1}}, {"args": [object()]}]
+    )
+    def test_with_arguments_that_enqueue_would_refuse_is_refused(self, given: Any) -> None:
+        def plain(value: int, more: int = 1) -> int:
+            return value + more
+
+        result = declared(plain).enqueue(2)
+        returned(result)
+
+        with pytest.raises((InvalidArguments, InvalidArgument)):
+            result.rerun(**given)
+        assert not Message.objects.exists()
+
+    def test_works_from_async_code(self) -> None:
+        def plain(value: int) -> int:
+            return value + 1
+
+        result = declared(plain).enqueue(2)
+        returned(result)
+
+        assert returned(async_to_sync(result.arerun)(args=[7])) == 8
 
 
 class TestAFork:

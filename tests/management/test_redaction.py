@@ -19,6 +19,7 @@ COMMANDS: Sequence[Sequence[str]] = (
     ("pgqueue_cancel", "--state=ready", "--dry-run"),
     ("pgqueue_replay", "--all", "--dry-run"),
     ("pgqueue_discard", "--all", "--dry-run"),
+    ("pgqueue_rerun", "--all", "--dry-run"),
     ("pgqueue_schedule", "list"),
     ("pgqueue_subscription", "list"),
 )

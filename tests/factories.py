@@ -293,7 +293,7 @@ class Listening:
     """A session that listens, for new messages if not told otherwise."""
 
     def __init__(
-        self, connection: Connection, listen: Callable[[Connection], None] = notifications.listen
+        self, connection: Connection, listen: Callable[[Connection], object] = notifications.listen
     ) -> None:
         self._connection = connection
         self._heard: list[str] = []

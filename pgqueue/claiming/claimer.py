@@ -161,6 +161,10 @@ class Claimer:
         is_included = self._channels is None or channel in self._channels
         return is_included and channel not in self._excluded
 
+    def is_own(self, worker_id: str) -> bool:
+        """Return whether it claims, or has claimed, under this id; the text as notified."""
+        return self._registration.is_own(worker_id)
+
     def expect(self, channel: str) -> None:
         """Begin the next claim with this channel, of which a notification came."""
         self._notified.add(channel)

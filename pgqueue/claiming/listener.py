@@ -1,4 +1,4 @@
-"""Listen for new messages on the connection that claims them."""
+"""Listen for new messages, and for requests to cancel, on the connection that claims messages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,20 @@ class ClaimListener:
         on_notification: is called with the text of each notification, including ones that arrive
             with the answer to a claim; returns whether a claim is worthwhile now.
         wakeup: ends the wait from outside; the listener closes it. None: a new one.
+        on_cancel: is called with the worker id of each request to cancel a running message, as
+            `on_notification` is, but does not end the wait. None: the caller cancels no runs.
     """
 
     def __init__(
-        self, on_notification: Callable[[str], bool], wakeup: Wakeup | None = None
+        self,
+        on_notification: Callable[[str], bool],
+        wakeup: Wakeup | None = None,
+        *,
+        on_cancel: Callable[[str], None] | None = None,
     ) -> None:
         self._on_notification = on_notification
+        self._on_cancel = on_cancel
+        self._cancels = ""
         self._connection: Connection | None = None
         self._has_news = False
         self._wakeup = wakeup or Wakeup()
@@ -40,8 +48,10 @@ class ClaimListener:
             return False
         if connection is not self._connection:
             notifications.listen(connection)
+            if self._on_cancel:
+                self._cancels = notifications.listen_for_cancels(connection)
             # A handler, because most notifications arrive with the answers to claims.
-            connection.add_notify_handler(lambda notification: self._note(notification.payload))
+            connection.add_notify_handler(lambda each: self._note(each.channel, each.payload))
             self._connection = connection
         return True
 
@@ -74,10 +84,13 @@ class ClaimListener:
         try:
             connection.pgconn.consume_input()
             while notification := connection.pgconn.notifies():
-                self._note(notification.extra.decode())
+                self._note(notification.relname.decode(), notification.extra.decode())
         except OperationalError:
             # The connection broke. The next claim opens another one, or fails.
             self._has_news = True
 
-    def _note(self, notification: str) -> None:
-        self._has_news |= self._on_notification(notification)
+    def _note(self, channel: str, notification: str) -> None:
+        if self._on_cancel and channel == self._cancels:
+            self._on_cancel(notification)
+        else:
+            self._has_news |= self._on_notification(notification)

@@ -13,6 +13,8 @@ from pgqueue.engine.values import Connection
 from pgqueue.engine.workers import WorkerInfo
 
 LAST_BYTES = 0xFFFF_FFFF
+LAST_DIGITS = 8
+"""The digits of these bytes in the text of an id."""
 PATIENCE = "2s"
 """The lock_timeout for the worker's row: leases are renewed on the same connection."""
 
@@ -35,6 +37,10 @@ class WorkerIds:
         """Return a new id."""
         self._count += 1
         return UUID(int=self.first.int + self._count)
+
+    def has(self, text: str) -> bool:
+        """Return whether a text is one of these ids, whichever of them was taken already."""
+        return text[:-LAST_DIGITS] == str(self.first)[:-LAST_DIGITS]
 
     def before(self, id: UUID) -> tuple[UUID, UUID] | None:
         """Return the range of the ids before this one; None: it was the first."""
@@ -77,6 +83,10 @@ class Registration:
     def former(self) -> tuple[UUID, UUID] | None:
         """The range of the worker's earlier ids; None: it had none."""
         return None if self._id is None else self._ids.before(self._id)
+
+    def is_own(self, worker_id: str) -> bool:
+        """Return whether a text is an id of this worker: its present id, or an earlier one."""
+        return self._ids.has(worker_id)
 
     def register(self, connection: Connection) -> UUID:
         """Take a new id and return it. Each new claim connection must do this."""

@@ -16,7 +16,10 @@ class CancelledIds(NamedTuple):
 
 
 def cancel(connection: Connection, ids: Collection[int]) -> CancelledIds:
-    """End messages that wait; ask running ones to end. Dead letters are left as they are."""
+    """End messages that wait; ask running ones to end. Dead letters are left as they are.
+
+    The commit notifies the workers of running messages.
+    """
     rows = partitions.repeat_if_missing(connection, SQL["cancel"], {"ids": list(ids)})
     return CancelledIds(
         {id for id, how, _ in rows if how == "cancelled"},

@@ -11,6 +11,7 @@ NEW = ""
 RESULTS = "_results"
 NOTICES = "_notices"
 EVENTS = "_events"
+CANCELS = "_cancels"
 DUE_EARLIER = ""
 """The text of a notification, instead of a channel: a delayed message is due earlier."""
 
@@ -18,6 +19,15 @@ DUE_EARLIER = ""
 def listen(connection: Connection) -> None:
     """Listen for new messages: each notification names a channel, or is DUE_EARLIER."""
     listen_to(connection, NEW)
+
+
+def listen_for_cancels(connection: Connection) -> str:
+    """Listen for requests to cancel running messages: each notification is a worker's id.
+
+    Returns:
+        The full name of the PostgreSQL channel.
+    """
+    return listen_to(connection, CANCELS)
 
 
 def listen_for_results(connection: Connection) -> None:

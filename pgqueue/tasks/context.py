@@ -120,7 +120,10 @@ class TaskContext:
 
     @property
     def cancelled(self) -> bool:
-        """Whether cancelling this message was requested, as of the worker's last heartbeat."""
+        """Whether cancelling this message was requested; the worker knows it within a second.
+
+        A worker that listens to no notifications knows it with its next heartbeat.
+        """
         return self.run.cancelled
 
     @property

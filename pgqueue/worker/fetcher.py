@@ -37,7 +37,8 @@ class Fetcher(Service):
         settler: takes back a claimed message that another worker should run. While it is not
             connected, nothing is claimed: at a connection limit of the role, unwritten endings
             would pile up.
-        wakeups: end its nap, and wake the promoter when a delayed message is due earlier.
+        wakeups: end its nap, wake the promoter when a delayed message is due earlier, and wake the
+            heartbeat when a run must be cancelled.
     """
 
     def __init__(
@@ -62,7 +63,10 @@ class Fetcher(Service):
         self._listens = listens
         self._settler = settler
         self._wakeups = wakeups
-        self._listener = ClaimListener(self.hear, wakeups.fetcher.wakeup)
+        self._listener = ClaimListener(
+            self.hear, wakeups.fetcher.wakeup, on_cancel=self.hear_cancel
+        )
+        self._has_heard_cancel = False
         self._idle = Idle(poll_interval)
         self._payload_size = 1
         self.is_idle = False
@@ -79,6 +83,12 @@ class Fetcher(Service):
         if serves:
             self._claimer.expect(notification)
         return serves
+
+    def hear_cancel(self, worker_id: str) -> None:
+        """Process a request to cancel a running message of this worker, or of another one."""
+        if self._claimer.is_own(worker_id):
+            self._has_heard_cancel = True
+            self._wakeups.heartbeat.request_look()
 
     def rest(self, nap: timedelta) -> None:
         """Nap until woken or notified, `nap` at most."""
@@ -134,6 +144,11 @@ class Fetcher(Service):
         leased = [LeasedMessage(*each) for each in claimed]
         sizes = [each.size for each in claimed]
         self._leases.add(leased)
+        if self._has_heard_cancel:
+            # The request may have come with an answer to this claim, and may concern its messages:
+            # the heartbeat did not see their leases then.
+            self._has_heard_cancel = False
+            self._wakeups.heartbeat.request_look()
         if self._stopping.is_set():
             # The claim's answer came late: the buffer is closed.
             for each in leased:

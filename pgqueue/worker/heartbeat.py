@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from math import inf
 from time import monotonic
 from uuid import UUID
 
@@ -15,16 +17,23 @@ from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session
 from pgqueue.engine import lease
 from pgqueue.threads.service import Service
-from pgqueue.worker.leases import Leases
+from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.pipeline import Pipeline
+from pgqueue.worker.wakeups import HeartbeatWakeup
+
+LOOK_EVERY = 0.25
+"""Seconds between two looks for requests to cancel, at least."""
 
 
 class Heartbeat(Service):
     """Beats three times per lease. It is the last service to stop, after all tasks.
 
+    Between two beats it looks which runs it must cancel, if a request to cancel was notified.
+
     Args:
         tally: the counts of runs, which it stores.
         pipeline: its worker's row says for how long none of its threads has been free.
+        wakeup: requests a look; None: nobody does.
     """
 
     def __init__(
@@ -37,8 +46,11 @@ class Heartbeat(Service):
         *,
         lease: timedelta,
         every: timedelta,
+        wakeup: HeartbeatWakeup | None = None,
     ) -> None:
         super().__init__()
+        self._wakeup = wakeup or HeartbeatWakeup()
+        self._nudge = self._wakeup.nudge
         self._session = session
         self._leases = leases
         self._registration = registration
@@ -54,6 +66,8 @@ class Heartbeat(Service):
         self._former: tuple[UUID, UUID] | None = None
         self._given_back: tuple[UUID, UUID] | None = None
         self._beat_at: float | None = None
+        self._due_at = -inf
+        self._looked_at = -inf
 
     @property
     def silence(self) -> float | None:
@@ -61,8 +75,17 @@ class Heartbeat(Service):
         return None if self._beat_at is None else monotonic() - self._beat_at
 
     def tick(self) -> timedelta:
-        """Beat once."""
+        """Beat once; or only look which runs to cancel, if a look was requested."""
         self._connect()
+        if self._wakeup.take_request() and monotonic() < self._due_at:
+            self._look()
+        else:
+            self._beat()
+            nap = self._every * random.uniform(0.9, 1)  # noqa: S311
+            self._due_at = monotonic() + nap.total_seconds()
+        return timedelta(seconds=max(0.0, self._due_at - monotonic()))
+
+    def _beat(self) -> None:
         # Leases first, which waits for no lock: another session may have locked the worker's row.
         is_renewed = self._renew()
         self._give_back()
@@ -70,7 +93,6 @@ class Heartbeat(Service):
         if self._registration.beat(self._session.connection, busy_for=busy_for) or is_renewed:
             self._beat_at = monotonic()
         self._tally.store(self._session.connection)
-        return self._every * random.uniform(0.9, 1)  # noqa: S311
 
     def _connect(self) -> None:
         """Open the connection. It has a time limit of its own: it may try several addresses."""
@@ -81,22 +103,36 @@ class Heartbeat(Service):
 
     def _renew(self) -> bool:
         """Renew all leases; return whether there were any."""
+        leased = self._held()
+        if not leased:
+            return False
+        _note(
+            leased,
+            lease.extend(
+                self._session.connection, [each.claim for each in leased], lease=self._lease
+            ),
+        )
+        return True
+
+    def _look(self) -> None:
+        """Look which runs to cancel, and renew nothing.
+
+        Requests that come soon after a look share the next one: a program may cancel thousands of
+        messages one by one.
+        """
+        self._stopping.wait(max(0.0, self._looked_at + LOOK_EVERY - monotonic()))
+        if leased := self._held():
+            claims = [each.claim for each in leased]
+            _note(leased, lease.valid(self._session.connection, claims))
+        self._looked_at = monotonic()
+
+    def _held(self) -> list[LeasedMessage]:
         # A run beyond its time that nothing can interrupt loses its lease; the fence stops it.
-        leased = [
+        return [
             each
             for each in self._leases.all()
             if (not each.overdue or each.is_bounded) and not each.lost
         ]
-        if not leased:
-            return False
-        renewed = lease.extend(
-            self._session.connection, [each.claim for each in leased], lease=self._lease
-        )
-        for each in leased:
-            each.lost = each.claim.id not in renewed
-            if renewed.get(each.claim.id):
-                each.cancel()
-        return True
 
     def _give_back(self) -> None:
         """Give back messages that were claimed on a connection that broke before it answered.
@@ -120,3 +156,15 @@ class Heartbeat(Service):
         with suppress(psycopg.Error):
             self._registration.retire(self._session.connection)
         self._session.close()
+
+
+def _note(leased: Iterable[LeasedMessage], valid: Mapping[int, bool]) -> None:
+    """Note which leases are lost, and cancel the runs for which that was requested.
+
+    Args:
+        valid: the ids of the valid leases, each with whether to cancel it.
+    """
+    for each in leased:
+        each.lost = each.claim.id not in valid
+        if valid.get(each.claim.id):
+            each.cancel()

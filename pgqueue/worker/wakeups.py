@@ -1,8 +1,9 @@
-"""Wake the services that the ends of runs give work to: the fetcher, and the duties."""
+"""Wake the services to which others give work: the fetcher, the duties, and the heartbeat."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 
 from pgqueue.duties.service import Duties
 from pgqueue.engine.notifications import DUE_EARLIER
@@ -35,17 +36,41 @@ class FetcherWakeup:
         self.wakeup.close()
 
 
+class HeartbeatWakeup:
+    """Has the heartbeat look which runs it must cancel. Any thread may call its methods.
+
+    It is made before the heartbeat: the fetcher, which hears of requests to cancel, is made first.
+    """
+
+    def __init__(self) -> None:
+        self.nudge = threading.Event()
+        """The event that the heartbeat naps on."""
+        self._is_requested = False
+
+    def request_look(self) -> None:
+        """End the heartbeat's nap, or the next one, for a look."""
+        self._is_requested = True
+        self.nudge.set()
+
+    def take_request(self) -> bool:
+        """Return whether a look was requested since the last call."""
+        is_requested, self._is_requested = self._is_requested, False
+        return is_requested
+
+
 @dataclass(frozen=True)
 class Wakeups:
-    """The services that the end of a run may wake.
+    """The services that the end of a run, or a notification, may wake.
 
     Args:
         fetcher: claims more messages when there is room, or when a flow's message has ended.
         duties: promote delayed messages; None: this worker does no duties.
+        heartbeat: looks for requests to cancel when one was notified.
     """
 
     fetcher: FetcherWakeup
     duties: Duties | None = None
+    heartbeat: HeartbeatWakeup = field(default_factory=HeartbeatWakeup)
 
     def wake_promoter(self) -> None:
         """Have the duties promote now: a message has got a due time, here or elsewhere."""

@@ -358,6 +358,7 @@ def _heartbeat(shared: Shared, pipeline: Pipeline | None) -> Heartbeat:
         pipeline,
         lease=settings().lease,
         every=settings().heartbeat,
+        wakeup=shared.wakeups.heartbeat,
     )
 
 

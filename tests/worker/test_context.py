@@ -574,8 +574,8 @@ async def be_cancelled_in_sync_code(context: TaskContext) -> None:
 
 @task(takes_context=True, max_attempts=1)
 async def do_not_mind(context: TaskContext) -> str:
-    await sync_to_async(row(context).cancel)()
     try:
+        await sync_to_async(row(context).cancel)()
         await asyncio.sleep(60)
     except asyncio.CancelledError:
         return "done all the same"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import Mock, patch
+from uuid import uuid4
 
 import pytest
 from django.db import connection
@@ -189,6 +190,78 @@ class TestListening:
             assert rested(fetcher) < SHORT
 
 
+class TestARequestToCancel:
+    """The heartbeat looks for it; no claim is made because of it."""
+
+    @pytest.fixture
+    def wakeups(self) -> Wakeups:
+        return Wakeups(FetcherWakeup())
+
+    @pytest.fixture
+    def fetcher(self, wakeups: Wakeups) -> Iterator[Fetcher]:
+        with a_fetcher(Buffer(8, Mock()), Leases(), listens=True, wakeups=wakeups) as fetcher:
+            while not fetcher.is_idle:
+                fetcher.tick()
+            yield fetcher
+
+    def test_wakes_the_heartbeat_and_does_not_end_the_nap(
+        self, fetcher: Fetcher, wakeups: Wakeups
+    ) -> None:
+        with in_a_while(lambda: notify(own_id(fetcher), notifications.CANCELS)):
+            assert rested(fetcher, nap=0.5) >= 0.5
+
+        assert wakeups.heartbeat.nudge.is_set()
+        assert wakeups.heartbeat.take_request()
+
+    def test_of_an_earlier_id_of_the_worker_does_too(
+        self, fetcher: Fetcher, wakeups: Wakeups
+    ) -> None:
+        before = own_id(fetcher)
+        fetcher.cut()
+        rested(fetcher)
+        fetcher.tick()
+
+        notify(before, notifications.CANCELS)
+        fetcher._session.connection.execute("SELECT 1")
+
+        assert own_id(fetcher) != before
+        assert wakeups.heartbeat.take_request()
+
+    @pytest.mark.parametrize("text", ["", "default", "no id", str(uuid4())])
+    def test_of_another_worker_is_left_alone(
+        self, text: str, fetcher: Fetcher, wakeups: Wakeups
+    ) -> None:
+        notify(text, notifications.CANCELS)
+        fetcher._session.connection.execute("SELECT 1")
+
+        assert rested(fetcher, nap=0.1) >= 0.1
+        assert not wakeups.heartbeat.take_request()
+
+    def test_that_comes_with_a_claim_has_the_heartbeat_look_behind_it(
+        self, fetcher: Fetcher, wakeups: Wakeups, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The heartbeat does not know the message before."""
+        store(connection)
+        claim_free = claimer.Claimer.claim_free
+
+        def claim_and_hear(self: Claimer, claimant: Any, *given: Any) -> None:
+            claim_free(self, claimant, *given)
+            notify(own_id(fetcher), notifications.CANCELS)
+            claimant.connection.execute("SELECT 1")
+            assert wakeups.heartbeat.take_request()
+            assert len(fetcher._leases) == 0
+
+        monkeypatch.setattr(claimer.Claimer, "claim_free", claim_and_hear)
+        fetcher.tick()
+
+        assert len(fetcher._leases) == 1
+        assert wakeups.heartbeat.take_request()
+
+
+def own_id(fetcher: Fetcher) -> str:
+    return str(fetcher._claimer.connect().worker_id)
+
+
 class TestWhereALookIsExpensive:
     """See `turns`: a claim may leave fronts unseen, and says when it is time for them."""
 
@@ -223,9 +296,9 @@ def in_a_while(do: Callable[[], object]) -> Iterator[None]:
     timer.join()
 
 
-def notify(text: str) -> None:
+def notify(text: str, channel: str = notifications.NEW) -> None:
     with connect("default", name="notifier") as other:
-        other.execute("SELECT pg_notify(pgqueue_notifications_v1(), %s)", [text])
+        other.execute("SELECT pg_notify(pgqueue_notifications_v1() || %s, %s)", [channel, text])
 
 
 def test_what_a_claim_brings_once_it_is_to_stop_is_given_back() -> None:

@@ -215,7 +215,7 @@ def test_a_task_comes_back_until_everyone_is_told(monkeypatch: pytest.MonkeyPatc
     call_command("runworker", "--drain")
 
     assert (waiting.state, waiting.progress, read) == (State.SCHEDULED, users[1].pk, users[1].pk)
-    assert module.progress_of(result) is None
+    assert module.progress_of(result) == users[2].pk
     assert told == [["a@x.org"], ["b@x.org"]]
     assert [message.to for message in mail.outbox][2:] == [["c@x.org"]]
     ended = History.objects.get()

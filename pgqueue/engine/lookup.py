@@ -37,6 +37,7 @@ class Found(NamedTuple):
     started_at: datetime | None
     finished_at: datetime | None
     worker_id: UUID | None
+    progress: str | None
     result: str | None
 
 

@@ -255,6 +255,7 @@ class TaskContext:
             started_at=None,
             finished_at=None,
             worker_id=claim.worker_id,
+            progress=claim.progress.decode() if claim.progress else None,
             result=None,
         )
 

@@ -137,6 +137,19 @@ class TaskResult(Generic[T]):
         return value
 
     @property
+    def progress(self) -> Any:
+        """The progress that its runs stored last; None: there is none.
+
+        It stays when the message ends. `refresh()` reads it again, as all else.
+
+        Raises:
+            UnreadablePayload: it is not a JSON value that the task's code can read.
+            DecryptionFailed: no key decrypts it.
+        """
+        noted = self._found.progress if self._found else None
+        return None if noted is None else self.task.codec.decode_progress(noted)
+
+    @property
     def errors(self) -> list[TaskError]:
         """Its failed attempts: the first, and the last nine."""
         return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from math import inf
 from time import monotonic
 from typing import Any, NoReturn
 
-from django.apps import apps
 from django.db import connections
 
 from pgqueue.compat.celery import current, states
@@ -397,11 +395,8 @@ class AsyncResult:
 
     def _noted(self, found: TaskResult[Any]) -> Any:
         """Return the last state and meta of `update_state()`."""
-        table = "History" if found.is_finished else "Message"
-        rows = apps.get_model("pgqueue", table).objects.using(found.task.alias)
-        noted = rows.filter(pk=int(found.id)).values_list("progress", flat=True).first()
-        is_one = isinstance(noted, dict) and noted.keys() == {"state", "meta"}
-        return found.task.codec.decode_progress(json.dumps(noted)) if is_one else None
+        noted = found.progress
+        return noted if isinstance(noted, dict) and noted.keys() == {"state", "meta"} else None
 
     def _looked(self) -> TaskResult[Any] | None:
         """Read the message again, unless its end is known; None: there is no message."""

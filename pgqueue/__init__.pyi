@@ -55,6 +55,7 @@ from pgqueue.exceptions import InvalidStep as InvalidStep
 from pgqueue.exceptions import InvalidSubscription as InvalidSubscription
 from pgqueue.exceptions import InvalidTask as InvalidTask
 from pgqueue.exceptions import InvalidTracking as InvalidTracking
+from pgqueue.exceptions import InvalidType as InvalidType
 from pgqueue.exceptions import InvalidWebhook as InvalidWebhook
 from pgqueue.exceptions import LeaseLost as LeaseLost
 from pgqueue.exceptions import MessageEnded as MessageEnded

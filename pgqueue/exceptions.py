@@ -29,6 +29,10 @@ class InvalidArgument(InvalidArguments):
     """An argument is of a type that the codec cannot store and read back."""
 
 
+class InvalidType(PGQueueError, ValueError):
+    """The registration of a type is invalid."""
+
+
 class PayloadTooLarge(InvalidArguments):
     """The arguments take more than 16 MiB: store the data elsewhere, and pass its location."""
 

@@ -424,7 +424,7 @@ def short_json(args: Sequence[Any] | Mapping[str, Any]) -> str | None:
 
 
 def read(what: str, hint: Hint, plain: Any) -> Any:
-    """Return the value of `plain` under `hint`; an error names `what`."""
+    """Return the value of `plain` under `hint`; an error names `what`, at least in a note."""
     try:
         return hint.read(plain)
     except UNREADABLE as error:
@@ -432,6 +432,9 @@ def read(what: str, hint: Hint, plain: Any) -> Any:
         raise kind(
             f"{what} can't be read from {reprlib.repr(plain)}: {type(error).__name__}: {error}."
         ) from error
+    except Exception as error:  # of a model's row, or a class of the project
+        error.add_note(f"It was raised while {what} was read.")
+        raise
 
 
 def parse(what: str, text: str | bytes | memoryview) -> Any:

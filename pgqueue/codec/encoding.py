@@ -19,8 +19,9 @@ for a model instance.
 
 Some things are lost: the order of a dict's keys, since jsonb sorts them; the name of a time zone,
 but not its offset; `fold`. An instance of a subclass of str, int or datetime, such as an unhinted
-TextChoices, returns as an instance of the base class. Dataclasses, models and other enums need
-the hint, because no tag ever makes us import anything.
+TextChoices, returns as an instance of the base class. Classes with fields, models and other enums
+need the hint, because no tag ever makes us import anything. A type that is registered as
+`own_types.register` says needs none: it is imported already.
 """
 
 from __future__ import annotations
@@ -36,9 +37,25 @@ from functools import cached_property
 from types import NoneType
 from typing import Any, NamedTuple
 
-from pgqueue.codec.forms import dataclass_form, dict_form, enum_form, full_name, items_form
+from pgqueue.codec.coded_forms import (
+    is_msgspec_struct,
+    is_pydantic_model,
+    msgspec_form,
+    pydantic_form,
+)
+from pgqueue.codec.field_forms import (
+    attrs_form,
+    dataclass_form,
+    is_attrs_class,
+    is_named_tuple,
+    is_typed_dict,
+    named_tuple_form,
+    typed_dict_form,
+)
+from pgqueue.codec.forms import dict_form, enum_form, full_name, items_form
 from pgqueue.codec.hints import classes_in
 from pgqueue.codec.json_text import TAG, from_json, to_json
+from pgqueue.codec.lazy_texts import evaluated
 from pgqueue.codec.scalars import (
     FRACTION,
     SCALARS,
@@ -62,8 +79,18 @@ FLAGS = {
 
 _registered: list[Callable[[type], Form | None]] = []
 
+own_forms: dict[type, Form] = {}
+"""The forms of the types that a project has registered."""
+_own_by_tag: dict[str, Form] = {}
 
-def register(find: Callable[[type], Form | None]) -> None:
+
+def add_own_form(form: Form) -> None:
+    """Add the form of a type that a project has registered."""
+    own_forms[form.of] = form
+    _own_by_tag[form.tag] = form
+
+
+def register_forms(find: Callable[[type], Form | None]) -> None:
     """Register classes of a framework that the codec must not import.
 
     A value of such a class needs the class as its type hint. Call this before the first value is
@@ -149,7 +176,10 @@ class Hint:
         Raises:
             Unstorable: it, or something in it, could not come back as what it is.
         """
-        form = self._by_type.get(type(value)) or self._adopting(value)
+        form = self._by_type.get(type(value))
+        if form is None:
+            value = evaluated(value)
+            form = self._by_type.get(type(value)) or self._adopting(value)
         try:
             plain = form.write(value)
         except TypeError as error:
@@ -182,11 +212,13 @@ class Hint:
         """
         if not is_tagged(plain):
             return self._by_kind[type(plain)].read(plain)
-        if plain.keys() != {TAG, "value"} or plain[TAG] not in self._by_tag:
-            if plain[TAG] == RESULT:
+        tag = plain[TAG]
+        form = self._by_tag.get(tag) or _own_by_tag.get(tag)
+        if form is None or plain.keys() != {TAG, "value"}:
+            if tag == RESULT:
                 return self._read_result(plain["value"])
             raise Unknown(f"{plain!r:.200} has no tag that is known here")
-        return self._by_tag[plain[TAG]].read(plain["value"])
+        return form.read(plain["value"])
 
     def registered(self, plain: Any) -> tuple[type, Any] | None:
         """Return which registered class's value plain JSON is, and its key; None: of none.
@@ -196,7 +228,9 @@ class Hint:
         form, value = self._by_kind.get(type(plain)), plain
         if is_tagged(plain):
             form, value = self._by_tag.get(plain[TAG]), plain.get("value")
-        if form is None or form.of in KNOWN or registered_form(form.of) is None:
+        if form is None or form.of in KNOWN or form.of in own_forms:
+            return None
+        if registered_form(form.of) is None:
             return None
         return form.of, ANYTHING.read(value)
 
@@ -278,6 +312,8 @@ class Hint:
             return self._reference_form
         # `__class__`, since for a lazy object like request.user it is what that stands for.
         cls = value.__class__
+        if own := own_forms.get(cls):
+            return own
         form = next((self._by_type[base] for base in cls.__mro__ if base in self._by_type), None)
         if form and (form.of is cls or (form.adopts and comes_back(value, form))):
             return form
@@ -289,7 +325,12 @@ class Hint:
 
     @cached_property
     def _named(self) -> tuple[Form, ...]:
-        named = [form for named in classes_in(self._annotation) if (form := form_of(*named))]
+        classes = list(classes_in(self._annotation))
+        named = [form for each in classes if (form := form_of(*each))]
+        typed_dicts = tuple(cls for cls, _ in classes if is_typed_dict(cls))
+        # Where any dict is a value, a TypedDict refuses none.
+        if typed_dicts and not any(form.of is dict for form in named):
+            named.append(typed_dict_form(typed_dicts, Hint))
         named.sort(key=lambda form: form.of not in JSON_TYPES)
         return tuple(named)
 
@@ -319,7 +360,9 @@ class ExactHint(Hint):
     """A hint for values that later code reads, whose hint may be another one by then.
 
     A value of another class than the hint names is always tagged. So plain JSON that means no such
-    class was written by another hint, and is refused. Parts of a value are not checked.
+    class was written by another hint, and is refused. Instances of classes that plain JSON does not
+    tell apart (`Form.by_class`) are always tagged. A hint that names classes must name registered
+    types, too. Parts of a value are not checked.
     """
 
     def write(self, value: Any) -> Any:
@@ -340,10 +383,28 @@ class ExactHint(Hint):
             ValueError, TypeError, LookupError, ArithmeticError: it means nothing here, or is plain
                 JSON of a class that the hint does not name.
         """
-        if not (is_tagged(plain) or self._means(plain)):
+        own = _own_by_tag.get(plain[TAG]) if is_tagged(plain) else None
+        if self._misses(own) or not (is_tagged(plain) or self._means(plain)):
             named = " or ".join(dict.fromkeys(full_name(form.of) for form in self._named))
             raise ValueError(f"it is no {named}")
         return super().read(plain)
+
+    def _adopting(self, value: Any) -> Form:
+        form = super()._adopting(value)
+        if self._misses(own_forms.get(form.of)):
+            raise Unstorable(f"is a {full_name(form.of)}, which the type hint does not name.")
+        return form
+
+    def _misses(self, own: Form | None) -> bool:
+        return own is not None and bool(self._named) and own not in self._named
+
+    def _means(self, plain: Any) -> bool:
+        form = self._by_kind[type(plain)]
+        return not self._named or (form in self._named and not form.by_class)
+
+
+class PayloadHint(ExactHint):
+    """An exact hint for the payloads of signals: SQL sends plain JSON for any class."""
 
     def _means(self, plain: Any) -> bool:
         return not self._named or self._by_kind[type(plain)] in self._named
@@ -362,9 +423,11 @@ def comes_back(value: Any, form: Form) -> bool:
 def refusal(cls: type) -> str:
     """Say why no value of `cls` can be written, and what to do."""
     name = full_name(cls)
-    if is_dataclass(cls) or issubclass(cls, Enum) or registered_form(cls):
+    if needs_hint(cls):
         return f"is a {name}, which needs that class as its type hint, imported at run time."
     for base in cls.__mro__:
+        if base in own_forms:
+            return f"is a {name}, which is no {full_name(base)} itself: register it, too."
         if base in KNOWN:
             return f"is a {name}, which would come back as a {base.__name__}: pass one instead."
     return f"is a {name}, which JSON can't say: pass text, numbers, or a list or dict of them."
@@ -379,13 +442,26 @@ def form_of(cls: type, arguments: tuple[Any, ...]) -> Form | None:
         return container_form(cls, arguments)
     if cls in KNOWN:
         return KNOWN[cls]
-    if form := registered_form(cls):
-        return form
+    return own_forms.get(cls) or registered_form(cls) or class_form(cls)
+
+
+def class_form(cls: type) -> Form | None:
+    """Return the form of an enum or of a class with fields; None: it is neither."""
     if issubclass(cls, Enum):
         return enum_form(cls, ANYTHING)
-    if is_dataclass(cls):
-        return dataclass_form(cls, Hint)
-    return None
+    if is_pydantic_model(cls):
+        return pydantic_form(cls, ANYTHING)
+    if is_msgspec_struct(cls):
+        return msgspec_form(cls, ANYTHING)
+    find = next((find for is_one, find in FIELD_FORMS if is_one(cls)), None)
+    return None if find is None else find(cls, Hint)
+
+
+def needs_hint(cls: type) -> bool:
+    """Return whether only a type hint makes the codec read instances of `cls` again."""
+    if cls in KNOWN or cls in own_forms:
+        return False
+    return registered_form(cls) is not None or class_form(cls) is not None
 
 
 def container_form(cls: type, arguments: tuple[Any, ...]) -> Form:
@@ -401,6 +477,11 @@ def registered_form(cls: type) -> Form | None:
     return next((form for find in _registered if (form := find(cls))), None)
 
 
+FIELD_FORMS: tuple[tuple[Callable[[type], bool], Callable[[Any, Any], Form]], ...] = (
+    (is_dataclass, dataclass_form),
+    (is_named_tuple, named_tuple_form),
+    (is_attrs_class, attrs_form),
+)
 ANYTHING = Hint()
 KNOWN = {
     form.of: form

@@ -1,16 +1,13 @@
-"""The forms of collections, dataclasses and enums, from the writers of their parts."""
+"""The forms of collections and enums, from the writers of their parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import fields
 from enum import Enum
-from functools import cache
 from itertools import chain, repeat
 from operator import attrgetter, call
 from typing import Any, Protocol
 
-from pgqueue.codec.hints import hints_of, signature_of
 from pgqueue.codec.scalars import Form, Unknown, Unstorable, write_key
 
 
@@ -69,49 +66,6 @@ def write_at(step: str, key: Any, value: Any, hint: Writer) -> Any:
     except Unstorable as error:
         error.path = step.format(key) + error.path
         raise
-
-
-@cache
-def dataclass_form(cls: type, hint_of: Callable[[Any], Writer]) -> Form:
-    """Return the form of a dataclass: an object of its fields.
-
-    Args:
-        hint_of: returns the writer for a type hint.
-    """
-    types = hints_of(cls)
-    hints = {field.name: hint_of(types.get(field.name, Any)) for field in fields(cls)}
-    taken = {field.name for field in fields(cls) if field.init}
-    refused = unbuildable(cls, taken)
-
-    def write(value: Any) -> dict[str, Any]:
-        if refused:
-            raise Unstorable(refused)
-        return {
-            name: write_at(".{}", name, getattr(value, name), hint) for name, hint in hints.items()
-        }
-
-    def read(plain: Any) -> Any:
-        if unknown := expect(dict, plain).keys() - hints:
-            raise Unknown(f"{full_name(cls)} has no field {min(unknown)!r}")
-        values = {}
-        for name, item in plain.items():
-            values[name] = hints[name].read(item)
-        built = cls(**{name: values[name] for name in values.keys() & taken})
-        # Also what __init__ doesn't take, or __post_init__ changes. Frozen ones forbid setattr.
-        for name, value in values.items():
-            object.__setattr__(built, name, value)
-        return built
-
-    return Form(cls, full_name(cls), (dict,), write, read)
-
-
-def unbuildable(cls: type, taken: set[str]) -> str:
-    """Return the reason why `cls` cannot be built from its fields again; '': it can."""
-    try:
-        signature_of(cls).bind(**dict.fromkeys(taken))
-    except (TypeError, ValueError) as error:
-        return f"is a {full_name(cls)}, which can't be built from its fields: {error}."
-    return ""
 
 
 def enum_form(cls: type[Enum], anything: Writer) -> Form:

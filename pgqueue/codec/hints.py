@@ -26,11 +26,14 @@ CONCRETE: dict[Any, tuple[type, ...]] = {
 }
 
 
-def hints_of(owner: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(owner: Callable[..., Any], *, include_extras: bool = False) -> dict[str, Any]:
     """Return the type hints of a function or class, without those that don't resolve.
 
     Each is resolved by itself: one name that is only imported for type checking
     shall not cost the others their meaning.
+
+    Args:
+        include_extras: keep `Annotated`, `Required` and `NotRequired`.
     """
     owner = inspect.unwrap(owner)
     hints: dict[str, Any] = {}
@@ -42,7 +45,7 @@ def hints_of(owner: Callable[..., Any]) -> dict[str, Any]:
         for name, annotation in annotations_of(scope).items():
             with suppress(Exception):
                 one = SimpleNamespace(__annotations__={name: annotation})
-                hints |= get_type_hints(one, globalns=names)
+                hints |= get_type_hints(one, globalns=names, include_extras=include_extras)
     return hints
 
 

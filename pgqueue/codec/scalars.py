@@ -50,14 +50,20 @@ class Unknown(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """How the values of a type look in JSON, and which kinds of plain JSON can be read so."""
+    """How the values of a type look in JSON, and which kinds of plain JSON can be read so.
+
+    Attributes:
+        adopts: whether it also writes instances of a subclass.
+        by_class: whether JSON that later code reads names the class (`encoding.ExactHint`).
+    """
 
     of: type
     tag: str
     kinds: tuple[type, ...]
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
-    adopts: bool = False  # whether it also writes what is of a subclass
+    adopts: bool = False
+    by_class: bool = False
 
 
 def write_int(value: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.db import connections
 
 from pgqueue.codec.arguments import parse, read
-from pgqueue.codec.encoding import ANYTHING, ExactHint
+from pgqueue.codec.encoding import ANYTHING, PayloadHint
 from pgqueue.durable.records import waiting_row
 from pgqueue.durable.suspending import SuspendableRun, Until, suspend
 from pgqueue.engine import event_waits, log
@@ -95,7 +95,7 @@ def payload(run: SuspendableRun, taken: Mapping[str, Any], type: Any) -> Any:
     """
     what = f"the payload of the signal {taken['name']!r} to {run.task.name}"
     plain = encryption.opened(run.claim.task, SIGNAL, taken["payload"])
-    return read(what, ANYTHING if type is None else ExactHint(type), plain)
+    return read(what, ANYTHING if type is None else PayloadHint(type), plain)
 
 
 # --- Events

@@ -197,4 +197,4 @@ def _form(cls: type) -> Form | None:
     return FORM if cls is RecordedEvent else None
 
 
-encoding.register(_form)
+encoding.register_forms(_form)

@@ -34,4 +34,4 @@ __all__ = [
     "watch",
 ]
 
-encoding.register(instance_form)
+encoding.register_forms(instance_form)

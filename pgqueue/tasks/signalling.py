@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import is_dataclass
 from typing import Any, Literal
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
 from pgqueue.codec.arguments import dump_small, parse, read
-from pgqueue.codec.encoding import ANYTHING, ExactHint, Hint
+from pgqueue.codec.encoding import ANYTHING, Hint, PayloadHint, needs_hint
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import signalling as engine
@@ -168,7 +167,7 @@ def check_fits(name: str, payload: Any, type: Any) -> None:
         UnreadablePayload: it is not of this type.
     """
     what = f"the payload of the signal {name!r}"
-    read(what, ExactHint(type), parse(what, encoded(name, payload)))
+    read(what, PayloadHint(type), parse(what, encoded(name, payload)))
 
 
 def encoded(name: str, payload: Any) -> str:
@@ -177,6 +176,6 @@ def encoded(name: str, payload: Any) -> str:
     Raises:
         InvalidArgument: it is not storable.
     """
-    # A dataclass is read by the hint of the wait.
-    hint = Hint(type(payload)) if is_dataclass(payload) else ANYTHING
+    # The wait has its class as the hint.
+    hint = Hint(type(payload)) if needs_hint(type(payload)) else ANYTHING
     return dump_small(f"the payload of the signal {name!r}", hint, payload, InvalidArgument)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -29,11 +28,6 @@ from tests.durable.running import (
 )
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@dataclass
-class Amount:
-    cents: int
 
 
 class TestAStep:
@@ -215,47 +209,6 @@ class TestAStep:
 
         assert calls == [("add", 1, 1)]
         assert not any(each["unvisited"] for each in kept(result)["steps"])
-
-    @pytest.mark.parametrize(
-        ("old", "value", "new"),
-        [
-            (str, "soon", timedelta),
-            (str, "2", int),
-            (int, 2, str),
-            (int, 2, list[int]),
-            (int, 2, Amount),
-            (bool, True, int),
-            (str | None, None, str),
-            (dict, {"cents": 2}, int),
-        ],
-    )
-    def test_whose_type_has_changed_is_an_error_of_the_step(
-        self, old: Any, value: Any, new: Any
-    ) -> None:
-        def when() -> Any:
-            return value
-
-        def now() -> Any:
-            raise AssertionError("it is done")
-
-        now.__name__, now.__qualname__ = when.__name__, when.__qualname__
-        when.__annotations__["return"], now.__annotations__["return"] = old, new
-        function: Any = when
-
-        @durable(max_attempts=1)
-        def works(run: DurableContext) -> Any:
-            value = run.step(function)
-            run.wait_for("go")
-            return value
-
-        result = works.enqueue()
-        run(result)
-        function = now
-        result.signal("go")
-
-        assert run(result) == "dead"
-        assert "UnreadablePayload: the result of" in result.errors[-1].traceback
-        assert "when" in result.errors[-1].traceback
 
     @pytest.mark.parametrize("value", ["2", None, True, 2.5, [1], Decimal("1.0")])
     def test_returns_in_each_run_what_its_hint_does_not_say(self, value: Any) -> None:

@@ -20,6 +20,7 @@ from pgqueue.compat.celery.exceptions import (
 )
 from pgqueue.compat.celery.schedules import schedstate, schedule
 from pgqueue.compat.celery.utils.log import get_task_logger
+from tests.class_jobs import Model, Tuple
 
 logger = get_task_logger(__name__)
 
@@ -354,6 +355,12 @@ async def double(number: int) -> int:
 @shared_task
 async def ignore_async() -> None:
     raise Ignore("not worth it")
+
+
+@shared_task
+def take_classes(given: Model, point: Tuple, text: str) -> Model:
+    SEEN.append((given, point, text))
+    return given
 
 
 @shared_task(bind=True)

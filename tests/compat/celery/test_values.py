@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from django.http import QueryDict
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, override
 
 from pgqueue.compat.celery import chain, states
 from pgqueue.compat.celery.result import result_from_tuple
@@ -17,6 +17,7 @@ from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidResult
 from pgqueue.models import Dependency, Message, Schedule
 from pgqueue.tasks import scheduling
 from pgqueue.testing import run_all
+from tests.class_jobs import DAY, Tuple, model
 from tests.compat.celery import jobs
 from tests.compat.celery.jobs import SEEN
 
@@ -71,6 +72,17 @@ def test_what_the_codec_takes_beside_it_comes_back_as_what_it_was() -> None:
     run_all()
 
     assert [(jobs.Order(date(2030, 1, 1)), {"1": "a"})] == SEEN
+
+
+def test_classes_of_its_hints_and_lazy_texts_come_back() -> None:
+    given = (model(), Tuple(1, DAY), gettext_lazy("Monday"))
+    with override("de"):
+        result = jobs.take_classes.delay(*given)
+    run_all(raise_errors=True)
+
+    assert result.get() == model()
+    assert [(model(), Tuple(1, DAY), "Montag")] == SEEN
+    assert type(SEEN[0][1]) is Tuple
 
 
 def test_what_takes_a_result_waits_for_it_once() -> None:

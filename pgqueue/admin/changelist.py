@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
 from pgqueue.admin.filters import Choice, TextFilter
+from pgqueue.admin.tabs import ListTab
 from pgqueue.listing.index import Listing, ListStretch, estimated_count, without
 from pgqueue.templatetags.pgqueue_admin import grouped
 
@@ -40,6 +41,7 @@ class BoundedChangeList(ChangeList):
         self, request: HttpRequest, exclude_parameters: list[str | None] | None = None
     ) -> QuerySet[Any]:
         # PostgreSQL has no NUL.
+        self.request = request
         self.start = request.GET.get(START_VAR, "").replace("\\u0000", "")
         self.filter_params.pop(START_VAR, None)
         # Django's queryset might walk the whole table: use only its parsed filters.
@@ -49,11 +51,10 @@ class BoundedChangeList(ChangeList):
         for name in [START_VAR, *(c.parameter_name for c in choices if isinstance(c, TextFilter))]:
             self.params.pop(name, None)
         try:
-            self.listing = self.model_admin.get_listing(
-                request,
-                {choice.parameter_name: value for choice in choices if (value := choice.value())},
-                self.query.strip(),
-            )
+            self.chosen = {
+                choice.parameter_name: value for choice in choices if (value := choice.value())
+            }
+            self.listing = self.model_admin.get_listing(request, self.chosen, self.query.strip())
             self.stretch = self._look()
         except ValidationError as error:
             raise IncorrectLookupParameters(error) from error
@@ -79,6 +80,10 @@ class BoundedChangeList(ChangeList):
         self.show_admin_actions = True
         self.can_show_all = False
         self.multi_page = self.paginator.num_pages > 1
+
+    def tabs(self) -> Sequence[ListTab]:
+        """Return the tabs above this list."""
+        return self.model_admin.get_tabs(self.request, self)
 
     def notice(self) -> str:
         """Return a text with the order of this page and its part of the total."""
@@ -125,6 +130,10 @@ class ListedAdmin(ReadOnlyAdmin):
             ValidationError: a filter or the search has an invalid value.
         """
         raise NotImplementedError
+
+    def get_tabs(self, request: HttpRequest, shown: BoundedChangeList) -> Sequence[ListTab]:
+        """Return the tabs above a list."""
+        return ()
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return BoundedChangeList

@@ -24,6 +24,7 @@ from pgqueue.admin.story import children, copies, story, waiting
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.listing.messages import last_error
 from pgqueue.tasks import redacting
+from pgqueue.templatetags.pgqueue_admin import badge
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise
@@ -119,7 +120,10 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         "dedupe_key",
         "parent",
     )
-    readonly_fields: ClassVar[tuple[str, ...]] = (*content, "worker", "parent", "last_error")
+    readonly_fields: ClassVar[tuple[str, ...]] = (
+        *content,
+        *("shown_state", "worker", "parent", "last_error"),
+    )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request)
@@ -161,6 +165,10 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
     def body_size(self, message: Any) -> str:
         size = message.excerpts.get("body_size")
         return NOTHING if size is None else filesizeformat(size)
+
+    @admin.display(description=_("state"))
+    def shown_state(self, message: Any) -> str:
+        return badge(getattr(message, "outcome", None) or message.state)
 
     @admin.display(description=_("worker"))
     def worker(self, message: Any) -> str:

@@ -37,6 +37,7 @@ def state_label(state: str) -> str:
 
 
 class StateFilter(Choice):
+    template = "admin/pgqueue/tabs_filter.html"
     title = _("state")
     parameter_name = "state"
 
@@ -47,6 +48,7 @@ class StateFilter(Choice):
 
 
 class OutcomeFilter(Choice):
+    template = "admin/pgqueue/tabs_filter.html"
     title = _("outcome")
     parameter_name = "outcome"
 

@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.admin.changelist import BoundedChangeList
 from pgqueue.admin.display import ShownMessageAdmin, excerpt_of
 from pgqueue.admin.filters import (
     ChannelFilter,
@@ -17,6 +18,7 @@ from pgqueue.admin.filters import (
     ended_on,
     with_flow,
 )
+from pgqueue.admin.tabs import ListTab, of_history
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.listing.messages import ended_of_flow
 from pgqueue.models import History
@@ -38,7 +40,7 @@ class HistoryAdmin(ShownMessageAdmin):
         "task",
         "channel",
         "key",
-        "outcome",
+        "shown_state",
         "finished_at",
         "failures",
         "last_error",
@@ -57,7 +59,7 @@ class HistoryAdmin(ShownMessageAdmin):
                     "task",
                     "channel",
                     "key",
-                    "outcome",
+                    "shown_state",
                     "finished_at",
                     "result_text",
                     "last_error",
@@ -71,6 +73,9 @@ class HistoryAdmin(ShownMessageAdmin):
     readonly_fields = (*ShownMessageAdmin.readonly_fields, "result_text")
 
     result_text = excerpt_of("result", _("result"))
+
+    def get_tabs(self, request: HttpRequest, shown: BoundedChangeList) -> list[ListTab]:
+        return of_history(request, shown)
 
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
         rows, wanted = self.get_queryset(request), bulk.wanted(with_flow(chosen))

@@ -12,6 +12,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.bulk import PARAMETERS, SEARCH, BulkAdmin, bulk_url
+from pgqueue.admin.changelist import BoundedChangeList
 from pgqueue.admin.display import ShownMessageAdmin
 from pgqueue.admin.durable import VERBS
 from pgqueue.admin.filters import (
@@ -37,6 +38,7 @@ from pgqueue.admin.operations import (
     operate,
 )
 from pgqueue.admin.preview import in_words
+from pgqueue.admin.tabs import ListTab, of_messages
 from pgqueue.conf import settings
 from pgqueue.listing import waits
 from pgqueue.listing.index import NEWEST_FIRST, Listing
@@ -63,7 +65,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         "task",
         "channel",
         "key",
-        "state",
+        "shown_state",
         "run_at",
         "failures",
         "last_error",
@@ -71,11 +73,14 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     list_filter = tuple(LIST_FILTERS[name] for name in PARAMETERS)
     search_help_text = _("An id or a key")
     fieldsets = (
-        (None, {"fields": ("id", "task", "channel", "key", "state", "last_error")}),
+        (None, {"fields": ("id", "task", "channel", "key", "shown_state", "last_error")}),
         (_("Content"), {"fields": ShownMessageAdmin.content}),
         (_("Runs"), {"fields": (*ShownMessageAdmin.runs, "lease_until")}),
         (_("Order"), {"fields": (*ShownMessageAdmin.order, "governed")}),
     )
+
+    def get_tabs(self, request: HttpRequest, shown: BoundedChangeList) -> list[ListTab]:
+        return of_messages(request, shown)
 
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
         rows: QuerySet[Message] = self.get_queryset(request)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Connection, Cursors
@@ -25,6 +25,8 @@ TOGETHER = 100_000
 """The sum of these bounds over the channels of a call, if it has many channels."""
 LEAST = 100
 """The smallest bound, for any number of channels."""
+FEWEST = 10
+"""The smallest bound of `by_state` for each channel."""
 PAGES = 1000
 """Pages of the table that an estimate reads."""
 REACH = 10_000
@@ -67,6 +69,23 @@ class Stats:
     estimated: frozenset[str] = frozenset()
 
 
+class StateCounts(NamedTuple):
+    """The messages of some channels together, by state.
+
+    Attributes:
+        free, governed: ready messages that no lane holds back, and those of governed lanes.
+        beyond: the names of the counts that stopped at their bound.
+    """
+
+    free: int = 0
+    governed: int = 0
+    scheduled: int = 0
+    held: int = 0
+    running: int = 0
+    dead: int = 0
+    beyond: frozenset[str] = frozenset()
+
+
 class KeySeen(NamedTuple):
     """A key, and the numbers of its messages; `waiting` ones are not ready yet."""
 
@@ -95,6 +114,50 @@ def measure(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]
             )
     beyond = {name: stats for name, stats in found.items() if stats.estimated}
     return found | _estimated(connection, beyond) if beyond else found
+
+
+def by_state(connection: Connection, channels: Sequence[str]) -> StateCounts:
+    """Return the counts of all messages of these channels, each up to a bound.
+
+    The bound is 10 000 for one channel, and is divided among several; ten at least for each.
+    """
+    bound = max(FEWEST, BOUND // max(len(channels), 1))
+    with _by_indexes(connection):
+        rows = connection.execute(SQL["counts"], {"channels": list(channels), "bound": bound})
+        return _together([_states_of(row, bound) for row in rows])
+
+
+def _states_of(row: Sequence[Any], bound: int) -> StateCounts:
+    _, free, governed, ordered, ordered_ready, waiting, scheduled, held, running, dead, _ = row
+    beyond = {
+        "free": free > bound,
+        "governed": max(governed, ordered) > bound,
+        "scheduled": waiting > bound,
+        "held": waiting > bound,
+        "running": running > bound,
+        "dead": dead > bound,
+    }
+    return StateCounts(
+        free=free,
+        governed=governed + ordered_ready,
+        scheduled=scheduled,
+        held=held,
+        running=running,
+        dead=dead,
+        beyond=frozenset(name for name, is_beyond in beyond.items() if is_beyond),
+    )
+
+
+def _together(counts: Sequence[StateCounts]) -> StateCounts:
+    return StateCounts(
+        free=sum(each.free for each in counts),
+        governed=sum(each.governed for each in counts),
+        scheduled=sum(each.scheduled for each in counts),
+        held=sum(each.held for each in counts),
+        running=sum(each.running for each in counts),
+        dead=sum(each.dead for each in counts),
+        beyond=frozenset().union(*(each.beyond for each in counts)),
+    )
 
 
 def measure_all(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]:

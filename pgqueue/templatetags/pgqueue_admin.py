@@ -10,6 +10,7 @@ import django
 from django import template
 from django.urls import reverse
 from django.utils.formats import number_format
+from django.utils.html import format_html
 from django.utils.text import capfirst
 from django.utils.translation import get_language
 from django.utils.translation import gettext as _
@@ -31,6 +32,14 @@ STATES = dict([*State.choices, *Outcome.choices, *Lane.State.choices])
 def state(value: str | None) -> StrOrPromise:
     """Return the word for a state of a message or a lane, or for how a message ended."""
     return STATES.get(value or "", value or "")
+
+
+@register.filter
+def badge(value: str | None) -> str:
+    """Return the word for a state or an outcome as a coloured badge; "": there is none."""
+    if not value:
+        return ""
+    return format_html('<span class="pgqueue-state is-{}">{}</span>', value, state(value))
 
 
 @register.filter

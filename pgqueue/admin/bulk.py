@@ -24,6 +24,7 @@ from pgqueue.admin.filters import as_flow, state_label
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url
 from pgqueue.admin.operations import OPERATIONS, PURGE, MessageOperation
+from pgqueue.admin.search import direct
 from pgqueue.conf import settings
 from pgqueue.listing import index
 from pgqueue.listing.index import Listing, without
@@ -220,8 +221,8 @@ def filter_of(query: Mapping[str, str]) -> bulk.Filter:
         given["key"] = query["key"]
     elif term := query.get(SEARCH, "").strip():
         rows = Message.objects.using(settings().database)
-        if term.isascii() and term.isdecimal() and rows.filter(pk=term[:18]).exists():
-            raise ValueError(f"#{term} is one message: choose it in the list.")
+        if direct(rows, term) is not None:
+            raise ValueError(f"{term!r} is the id or the dedupe key of a message: choose it there.")
         given["key"] = term
     return bulk.Filter(**given)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.contrib import admin
 from django.db.models import Func, IntegerField, QuerySet, TextField
 from django.db.models.functions import Left
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
 from django.urls import reverse
 from django.utils.html import format_html
@@ -19,6 +19,7 @@ from pgqueue.admin.changelist import ListedAdmin
 from pgqueue.admin.durable import DurableAdmin
 from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
+from pgqueue.admin.search import named_task
 from pgqueue.admin.steps import steps_of, tables
 from pgqueue.admin.story import children, copies, story, waiting
 from pgqueue.codec.envelope import is_envelope
@@ -130,6 +131,18 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         light = rows.defer("body", "errors", *self.json_columns, *self.hidden_columns)
         annotated: QuerySet[Any] = light.annotate(**last_error())
         return annotated
+
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        if self.has_view_permission(request):
+            task = named_task(request, self.get_queryset(request))
+            if task is not None:
+                query = request.GET.copy()
+                query.pop("q")
+                query["task"] = task
+                return HttpResponseRedirect(f"{request.path}?{query.urlencode()}")
+        return super().changelist_view(request, extra_context)
 
     def redact(self, row: Any, texts: Mapping[str, str | None]) -> Mapping[str, str | None]:
         shown, hidden = redacting.rules(row.task).redact(texts)

@@ -14,6 +14,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.admin.search import tasks_in_use
 from pgqueue.listing.index import channels_in_use
 from pgqueue.operating.bulk import GOVERNED
 from pgqueue.states import Outcome, State
@@ -80,7 +81,30 @@ class TextFilter(Choice):
         }
 
 
-class ChannelFilter(TextFilter):
+class PickFilter(TextFilter):
+    """A text filter with the names to choose from: the first ones as links, all in its field."""
+
+    shown = 8
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        yield from super().choices(changelist)
+        chosen = self.value()
+        names = [name for name, _label in self.lookup_choices]
+        first = names[: self.shown]
+        for name in first if chosen in (None, *first) else [str(chosen), *first]:
+            yield {
+                "selected": name == chosen,
+                "query_string": changelist.get_query_string({self.parameter_name: name}),
+                "display": name,
+            }
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are more names than the ones that are shown as links."""
+        return len(self.lookup_choices) > self.shown
+
+
+class ChannelFilter(PickFilter):
     title = _("channel")
     parameter_name = "channel"
 
@@ -89,9 +113,12 @@ class ChannelFilter(TextFilter):
         return [(name, name) for name in channels_in_use(alias)]
 
 
-class TaskFilter(TextFilter):
+class TaskFilter(PickFilter):
     title = _("task")
     parameter_name = "task"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [(name, name) for name in tasks_in_use(model_admin.get_queryset(request).db)]
 
 
 class ErrorFilter(TextFilter):
@@ -109,7 +136,7 @@ class FlowFilter(TextFilter):
     input_type = "number"
 
 
-class WaitsFilter(TextFilter):
+class WaitsFilter(PickFilter):
     """The wait of a durable run: its kind, perhaps with a name, such as signal:approved."""
 
     title = _("wait of a durable task: sleep, signal:approved")

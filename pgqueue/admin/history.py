@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from django.contrib import admin
 from django.http import HttpRequest
@@ -18,6 +19,7 @@ from pgqueue.admin.filters import (
     ended_on,
     with_flow,
 )
+from pgqueue.admin.search import direct
 from pgqueue.admin.tabs import ListTab, of_history
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.listing.messages import ended_of_flow
@@ -49,7 +51,7 @@ class HistoryAdmin(ShownMessageAdmin):
         *(DayFilter, OutcomeFilter, ChannelFilter, TaskFilter, ErrorFilter),
         FlowFilter,
     )
-    search_help_text = _("An id or a key")
+    search_help_text = _("An id, a key or a task")
     fieldsets = (
         (
             None,
@@ -81,9 +83,8 @@ class HistoryAdmin(ShownMessageAdmin):
         rows, wanted = self.get_queryset(request), bulk.wanted(with_flow(chosen))
         if day := wanted.pop("day", None):
             rows = rows.filter(ended_on(day))
-        if term.isdecimal() and rows.filter(pk=term).exists():
-            its = rows.filter(pk=term)
-            return Listing(rows=its, order=("id",), wording=_("By its id"), sought=wanted)
+        if (found := direct(rows, term)) is not None:
+            return replace(found, sought=wanted)
         if term:
             wanted["key"] = term
         if "flow_id" in wanted:

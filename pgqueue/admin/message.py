@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin, messages
@@ -38,6 +39,7 @@ from pgqueue.admin.operations import (
     operate,
 )
 from pgqueue.admin.preview import in_words
+from pgqueue.admin.search import direct
 from pgqueue.admin.tabs import ListTab, of_messages
 from pgqueue.conf import settings
 from pgqueue.listing import waits
@@ -71,7 +73,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         "last_error",
     )
     list_filter = tuple(LIST_FILTERS[name] for name in PARAMETERS)
-    search_help_text = _("An id or a key")
+    search_help_text = _("An id, a key, a dedupe key or a task")
     fieldsets = (
         (None, {"fields": ("id", "task", "channel", "key", "shown_state", "last_error")}),
         (_("Content"), {"fields": ShownMessageAdmin.content}),
@@ -85,9 +87,8 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
         rows: QuerySet[Message] = self.get_queryset(request)
         state, wanted = chosen.get("state", ""), bulk.wanted(with_flow(chosen))
-        if term.isdecimal() and rows.filter(pk=term).exists():
-            its = rows.filter(pk=term)
-            return Listing(rows=its, order=("id",), wording=_("By its id"), sought=wanted)
+        if (found := direct(rows, term)) is not None:
+            return replace(found, sought=wanted)
         if term:
             wanted["key"] = term
         if "waits" in chosen:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
-from uuid import UUID
 
 from django.contrib import admin
 from django.db.models import Func, IntegerField, QuerySet, TextField
@@ -21,7 +20,7 @@ from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
 from pgqueue.admin.search import named_task
 from pgqueue.admin.steps import steps_of, tables
-from pgqueue.admin.story import children, copies, story, waiting
+from pgqueue.admin.story import children, copies, story, waiting, workers_of
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.listing.messages import last_error
 from pgqueue.tasks import redacting
@@ -57,7 +56,7 @@ def excerpt_of(name: str, label: StrOrPromise) -> Callable[[Any, Any], str]:
         if is_envelope(text):
             return str(_("encrypted"))
         return format_html(
-            '<pre class="pgqueue-excerpt">{}</pre>{}',
+            '<pre class="pgqueue-excerpt" tabindex="0">{}</pre>{}',
             text[:EXCERPT],
             "" if len(text) <= EXCERPT else _("… (the first %s)") % filesizeformat(EXCERPT),
         )
@@ -132,6 +131,17 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         annotated: QuerySet[Any] = light.annotate(**last_error())
         return annotated
 
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return the fields of a message that have a value; its payload always."""
+        shown: Any = super().get_fieldsets(request, obj)
+        if obj is None:
+            return shown
+        told = [
+            (name, {**options, "fields": [each for each in options["fields"] if _tells(obj, each)]})
+            for name, options in shown
+        ]
+        return [(name, options) for name, options in told if options["fields"]]
+
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
@@ -161,7 +171,8 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
     ) -> HttpResponse:
         message = context["original"]
         payload = message.excerpts.get("payload_text") or ""
-        context["story"] = story(request, message, message.seen)
+        message.workers = workers_of(request, message)
+        context["story"] = story(request, message, message.seen, message.workers)
         operates = self.may_operate(request)
         context["durable"] = tables(request, message, message.seen, operates=operates)
         context["verbs"] = self.verb_links(request, message, message.seen)
@@ -185,11 +196,14 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
 
     @admin.display(description=_("worker"))
     def worker(self, message: Any) -> str:
-        return _link("worker", message.worker_id)
+        return NOTHING if message.worker_id is None else message.workers.to(message.worker_id)
 
     @admin.display(description=_("parent"))
     def parent(self, message: Any) -> str:
-        return _link("message", message.parent_id)
+        if message.parent_id is None:
+            return NOTHING
+        url = reverse("admin:pgqueue_message_change", args=[message.parent_id])
+        return format_html('<a href="{}">{}</a>', url, message.parent_id)
 
     @admin.display(description=_("last error"), empty_value="")
     def last_error(self, message: Any) -> str | None:
@@ -199,8 +213,12 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         return f"{name}: {message.error_text}" if message.error_text else name
 
 
-def _link(model: str, pk: int | UUID | None) -> str:
-    if pk is None:
-        return NOTHING
-    url = reverse(f"admin:pgqueue_{model}_change", args=[pk])
-    return format_html('<a href="{}">{}</a>', url, pk)
+def _tells(message: Any, field: str) -> bool:
+    """Return whether a field of a message's page has a value other than the usual one."""
+    if field in ("payload_text", "shown_state"):
+        return True
+    if field in message.excerpts:
+        # An object without names, as PostgreSQL formats it.
+        return message.excerpts[field] not in (None, "{\n}")
+    columns = {"worker": "worker_id", "parent": "parent_id", "last_error": "error_class"}
+    return bool(getattr(message, columns.get(field, field)))

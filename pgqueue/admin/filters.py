@@ -84,7 +84,7 @@ class TextFilter(Choice):
 class PickFilter(TextFilter):
     """A text filter with the names to choose from: the first ones as links, all in its field."""
 
-    shown = 8
+    shown = 5
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         yield from super().choices(changelist)

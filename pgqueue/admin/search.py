@@ -30,7 +30,9 @@ def tasks_in_use(alias: str) -> list[str]:
         ran = run_statistics.by_task(
             connection, period=window.period, span=window.span, limit=TASKS
         )
-    known = sorted(each.name for each in registry.each())
+    known = [each.name for each in registry.each()]
+    # The package's own tasks come last.
+    known.sort(key=lambda name: (name.startswith("pgqueue."), name))
     return list(dict.fromkeys([*(each.task for each in ran if each.task), *known]))
 
 

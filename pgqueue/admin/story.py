@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 from django.db import connections
 from django.http import HttpRequest
@@ -21,6 +20,7 @@ from django.utils.translation import ngettext
 from pgqueue.admin.flow_drawing import word_for
 from pgqueue.admin.links import to_page, to_row
 from pgqueue.admin.steps import wait_in_words
+from pgqueue.admin.worker_links import WorkerLinks
 from pgqueue.conf import settings
 from pgqueue.durable.seen import SeenSteps
 from pgqueue.engine import flow_graph
@@ -57,17 +57,20 @@ class StoryLine:
     is_open: bool = False
 
 
-def story(request: HttpRequest, message: Any, seen: SeenSteps) -> list[StoryLine]:
+def story(
+    request: HttpRequest, message: Any, seen: SeenSteps, workers: WorkerLinks
+) -> list[StoryLine]:
     """Return the steps of a message, live or ended, in order.
 
     Args:
         seen: the steps of its durable task.
+        workers: links to the workers of its attempts.
     """
     known = [
         StoryLine(message.created_at, _enqueued(request, message)),
         *_waits(message, seen),
         *_let_go(request, message),
-        *_attempts(request, message),
+        *_attempts(message, workers),
         *_asked(message),
     ]
     return [*_in_order(known), _now(request, message, seen)]
@@ -233,7 +236,13 @@ def _missing(request: HttpRequest, message: Any) -> StoryLine:
     return StoryLine(None, text)
 
 
-def _attempts(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
+def workers_of(request: HttpRequest, message: Any) -> WorkerLinks:
+    """Return links to the workers of a message's attempts."""
+    errors = [each for each in message.errors or () if isinstance(each, Mapping)]
+    return WorkerLinks(request, [message.worker_id, *(each.get("worker") for each in errors)])
+
+
+def _attempts(message: Any, workers: WorkerLinks) -> Iterator[StoryLine]:
     """Yield the failed attempts that the queue has kept, and the last attempt."""
     errors = [each for each in message.errors or () if isinstance(each, Mapping)]
     before = 0
@@ -247,21 +256,23 @@ def _attempts(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
             yield StoryLine(None, text % missing)
         before = attempt if isinstance(attempt, int) else before
         if before == message.attempt and message.claimed_at:
-            yield from _last_attempt(request, message)
-        yield _failed(request, error, is_open=number == len(errors) - 1)
+            yield from _last_attempt(message, workers)
+        yield _failed(error, workers, is_open=number == len(errors) - 1)
     if message.lost:
         text = ngettext(
             "%d worker died while it ran it", "%d workers died while they ran it", message.lost
         )
         yield StoryLine(None, text % message.lost, BAD)
     if message.claimed_at and before != message.attempt:
-        yield from _last_attempt(request, message)
+        yield from _last_attempt(message, workers)
 
 
-def _failed(request: HttpRequest, error: Mapping[str, Any], *, is_open: bool) -> StoryLine:
-    worker = error.get("worker")
-    where = to_row(request, "worker", worker) if _is_uuid(worker) else worker or "?"
-    told = {"attempt": error.get("attempt", "?"), "worker": where, "release": error.get("release")}
+def _failed(error: Mapping[str, Any], workers: WorkerLinks, *, is_open: bool) -> StoryLine:
+    told = {
+        "attempt": error.get("attempt", "?"),
+        "worker": workers.to(error.get("worker")),
+        "release": error.get("release"),
+    }
     if told["release"]:
         text = _("Attempt {attempt} failed on {worker}, in the release {release}")
     else:
@@ -271,10 +282,10 @@ def _failed(request: HttpRequest, error: Mapping[str, Any], *, is_open: bool) ->
     return StoryLine(at, format_html(text, **told), BAD, (name, said, traceback or said), is_open)
 
 
-def _last_attempt(request: HttpRequest, message: Any) -> Iterator[StoryLine]:
+def _last_attempt(message: Any, workers: WorkerLinks) -> Iterator[StoryLine]:
     """Yield the claim of the last attempt, and its begin."""
     if message.worker_id:
-        worker = to_row(request, "worker", message.worker_id)
+        worker = workers.to(message.worker_id)
         text = format_html(_("Attempt {} was taken by {}"), message.attempt, worker)
     else:  # the message waits, and no worker has it
         text = format_html(_("Attempt {} was taken"), message.attempt)
@@ -325,13 +336,6 @@ def _now(request: HttpRequest, message: Any, seen: SeenSteps) -> StoryLine:
     if _waits_for_others(message):
         return _missing(request, message)
     return StoryLine(None, _("It waits to be committed."))
-
-
-def _is_uuid(text: Any) -> bool:
-    try:
-        return isinstance(text, str) and bool(UUID(text))
-    except ValueError:
-        return False
 
 
 def _lasting(duration: timedelta) -> str:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.http import HttpRequest
 from django.template.loader import render_to_string
@@ -18,6 +20,7 @@ from pgqueue.admin.base import ReadOnlyAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.admin.lane import ended
 from pgqueue.admin.links import with_urls
+from pgqueue.admin.worker_links import WorkerLinks
 from pgqueue.conf import settings
 from pgqueue.models import Message, Worker
 from pgqueue.models.fields import StatementTimestamp
@@ -48,6 +51,14 @@ class AliveFilter(admin.SimpleListFilter):
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         return queryset.filter(is_alive=self.value() == "1") if self.value() else queryset
+
+
+class WorkerChangeList(ChangeList):
+    """Looks up the drivers of a page's workers together."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list = _with_links(request, self.result_list)
 
 
 @admin.register(Worker)
@@ -88,6 +99,15 @@ class WorkerAdmin(ReadOnlyAdmin):
         told: QuerySet[Any] = rows.annotate(is_alive=ExpressionWrapper(seen_lately, BooleanField()))
         return told
 
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return WorkerChangeList
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        worker = super().get_object(request, object_id, from_field)
+        return _with_links(request, [worker])[0] if worker else None
+
     @admin.display(boolean=True, description=_("alive"))
     def alive(self, worker: Any) -> bool:
         return bool(worker.is_alive)
@@ -122,13 +142,11 @@ class WorkerAdmin(ReadOnlyAdmin):
         return str(worker.info.get("release") or NOTHING)
 
     @admin.display(description=_("driver, of a worker on a cluster"))
-    def driver(self, worker: Worker) -> str:
+    def driver(self, worker: Any) -> str:
         id = worker.info.get("driver")
         if not id:
             return NOTHING
-        return format_html(
-            '<a href="{}">{}</a>', reverse("admin:pgqueue_worker_change", args=[id]), id
-        )
+        return str(worker.links.to(id))
 
     @admin.display(description=_("messages it holds"))
     def messages(self, worker: Worker) -> SafeString:
@@ -151,6 +169,15 @@ class WorkerAdmin(ReadOnlyAdmin):
             return gettext("None")
         shown = {"caption": "", "rows": rows}
         return render_to_string("admin/pgqueue/messages.html", shown)
+
+
+def _with_links(request: HttpRequest, rows: Iterable[Any]) -> list[Any]:
+    """Return workers with links to their drivers."""
+    workers = list(rows)
+    links = WorkerLinks(request, [worker.info.get("driver") for worker in workers])
+    for worker in workers:
+        worker.links = links
+    return workers
 
 
 def timesince_in_seconds(moment: datetime) -> str:

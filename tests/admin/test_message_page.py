@@ -1,0 +1,71 @@
+"""The page of a message: its story and its arguments first, without the fields that say nothing."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from pgqueue.models import History, Message
+from tests.admin.acting import HISTORY, MESSAGES
+from tests.admin.conftest import Connection
+from tests.factories import bury, ended, enqueue
+
+
+def fields(client: Client, path: str) -> list[str]:
+    """Return the names of the fields of a page, in their order."""
+    page = client.get(path).content.decode()
+    return re.findall(r'class="form-row field-(\w+)"', page)
+
+
+def test_a_plain_message_has_only_the_fields_with_a_value(queue: Connection, viewer: Client):
+    (message,) = enqueue(queue)
+
+    assert fields(viewer, f"{MESSAGES}{message}/change/") == [
+        *("id", "task", "channel", "shown_state", "payload_text"),
+        *("max_attempts", "created_at", "run_at"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "field"),
+    [
+        ({"key": "tenant"}, "key"),
+        ({"priority": -3}, "priority"),
+        ({"dedupe_key": "k"}, "dedupe_key"),
+        ({"parent_id": 7}, "parent"),
+        ({"lost": 1}, "lost"),
+        ({"metadata": {"a": 1}}, "metadata_text"),
+        ({"progress": {"percent": 0}}, "progress_text"),
+        ({"progress": 0}, "progress_text"),
+        ({"body": b""}, "body_size"),
+        ({"ordered": True, "governed": True}, "governed"),
+    ],
+)
+def test_a_field_with_a_value_is_shown(queue: Connection, viewer: Client, columns: Any, field: str):
+    (message,) = enqueue(queue)
+    Message.objects.filter(pk=message).update(**columns)
+
+    assert field in fields(viewer, f"{MESSAGES}{message}/change/")
+
+
+def test_the_story_the_error_and_the_arguments_come_before_all_else(queue, viewer: Client):
+    (message,) = bury(queue)
+
+    page = viewer.get(f"{MESSAGES}{message}/change/").content.decode()
+
+    places = [page.index(each) for each in ("story-heading", "field-last_error", "field-payload_")]
+    assert places == sorted(places)
+    assert places[-1] < page.index("field-attempt")
+
+
+def test_an_ended_message_has_its_result_if_there_is_one(queue: Connection, viewer: Client):
+    ended(queue, 2)
+    first, second = History.objects.order_by("pk")
+    History.objects.filter(pk=first.pk).update(result={"value": 1})
+
+    assert "result_text" in fields(viewer, f"{HISTORY}{first.pk}/change/")
+    assert "result_text" not in fields(viewer, f"{HISTORY}{second.pk}/change/")
+    assert "shown_state" in fields(viewer, f"{HISTORY}{second.pk}/change/")

@@ -14,6 +14,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils import timezone, translation
 from django.utils.translation import gettext as _
 
+from pgqueue.admin import menu
 from pgqueue.admin.base import ReadOnlyAdmin
 from pgqueue.admin.live import words as live_words
 from pgqueue.admin.overview_data import LABELS, look
@@ -29,6 +30,10 @@ from pgqueue.streams import requests
 @admin.register(Overview)
 class OverviewAdmin(ReadOnlyAdmin):
     """Shows one page instead of a list."""
+
+    def __init__(self, model: type[Any], admin_site: Any) -> None:
+        super().__init__(model, admin_site)
+        menu.arrange(admin_site)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         return self.has_view_permission(request)

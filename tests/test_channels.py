@@ -645,6 +645,8 @@ def test_stats_are_of_one_channel_or_all(queue: Connection) -> None:
     Channel("configured").pause()
 
     assert MAIL.stats().ready == 2
+    assert (MAIL.stats().paused, Channel("configured").stats().paused) == (False, True)
+    assert [name for name, each in Channel.all_stats().items() if each.paused] == ["configured"]
     assert {name: (each.ready, each.dead) for name, each in Channel.all_stats().items()} == {
         "configured": (0, 0),
         "mail": (2, 0),

@@ -48,7 +48,6 @@ class ChannelRow(NamedTuple):
 
     name: str
     stats: Stats
-    is_paused: bool
     about: frozenset[str]
 
 
@@ -169,10 +168,7 @@ def look(alias: str, window: CountingWindow) -> OverviewSnapshot:
     return OverviewSnapshot(
         at=now,
         window=window,
-        channels=[
-            ChannelRow(name, stats, name in seen.paused, stats.estimated)
-            for name, stats in seen.stats.items()
-        ],
+        channels=[ChannelRow(name, stats, stats.estimated) for name, stats in seen.stats.items()],
         tasks=[_task_row(each) for each in seen.counts],
         periods=periods,
         workers=[

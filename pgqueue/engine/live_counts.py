@@ -52,6 +52,7 @@ class Stats:
         oldest_ready_age: how long the oldest ready message has waited; None: there is none.
         enqueued_per_second: messages that were enqueued, over the last minute or a shorter time.
         finished_per_second: messages that ended, with any outcome, over such a time.
+        paused: whether the channel is paused: workers start none of its messages.
         estimated: the names of the attributes that are estimates. A count is an estimate beyond
             10 000 messages, or fewer if one call has more than ten channels. It may then be wrong
             by some per cent, or by more for a channel that is a small part of the table. An
@@ -66,6 +67,7 @@ class Stats:
     oldest_ready_age: timedelta | None = None
     enqueued_per_second: float = 0.0
     finished_per_second: float = 0.0
+    paused: bool = False
     estimated: frozenset[str] = frozenset()
 
 
@@ -183,7 +185,7 @@ def _counted(connection: Connection, channels: Sequence[str], bound: int) -> dic
     rows = connection.execute(SQL["counts"], {"channels": list(channels), "bound": bound})
     found = {}
     for row in rows:
-        name, free, governed, ordered, ordered_ready, waiting, *states, age = row
+        name, free, governed, ordered, ordered_ready, waiting, *states, age, paused = row
         scheduled, held, running, dead = states
         beyond = {
             "ready": max(free, governed, ordered) > bound,
@@ -200,6 +202,7 @@ def _counted(connection: Connection, channels: Sequence[str], bound: int) -> dic
             running=running,
             dead=dead,
             oldest_ready_age=None if age is None else _age(age),
+            paused=paused,
             estimated=frozenset(what for what, is_beyond in beyond.items() if is_beyond),
         )
     return found

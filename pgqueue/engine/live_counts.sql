@@ -5,7 +5,8 @@ SELECT c.channel,
        free.seen, governed.seen, ordered.seen, ordered.ready,
        waiting.seen, waiting.scheduled, waiting.held, running.seen, dead.seen,
        extract(epoch FROM statement_timestamp()
-                          - least(free.oldest, governed.oldest, ordered.oldest))::float8
+                          - least(free.oldest, governed.oldest, ordered.oldest))::float8,
+       EXISTS (SELECT FROM pgqueue_channel own WHERE own.name = c.channel AND own.paused)
 FROM unnest(%(channels)s::text[]) AS c (channel)
 CROSS JOIN LATERAL (
     SELECT count(*) AS seen,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from pgqueue.database.sql_files import load
-from pgqueue.engine import health, run_statistics
+from pgqueue.engine import run_statistics
 from pgqueue.engine.channels import in_use
 from pgqueue.engine.live_counts import Stats, measure
 from pgqueue.engine.run_statistics import CountingWindow, Counts
@@ -112,7 +112,6 @@ class QueueSnapshot(NamedTuple):
     Attributes:
         at: the moment by the database's clock, like all instants in its tables.
         stats: the counts of each channel that was looked at.
-        paused: all paused channels.
         counts: the counts of runs within the window, by channel and task.
         running: some running messages of each worker.
         dead: dead letters by channel, task and error.
@@ -120,7 +119,6 @@ class QueueSnapshot(NamedTuple):
 
     at: datetime
     stats: Mapping[str, Stats]
-    paused: Collection[str]
     counts: Sequence[Counts]
     running: Mapping[UUID, Sequence[Running]]
     dead: Sequence[DeadGroup]
@@ -142,7 +140,6 @@ def look(
     return QueueSnapshot(
         at,
         {name: stats[name] for name in names},
-        health.paused(connection),
         run_statistics.by_task(connection, period=window.period, span=window.span, limit=limit),
         running(connection),
         dead(connection),

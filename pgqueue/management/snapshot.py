@@ -30,7 +30,6 @@ class ChannelSeen(NamedTuple):
 
     name: str
     stats: Stats
-    is_paused: bool
     raised: int
 
 
@@ -72,7 +71,7 @@ def look(alias: str, window: str, only: Collection[str] = ()) -> WatchSnapshot:
     return WatchSnapshot(
         window=window,
         channels=[
-            ChannelSeen(name, stats, name in seen.paused, _raised(seen.counts, name))
+            ChannelSeen(name, stats, _raised(seen.counts, name))
             for name, stats in seen.stats.items()
         ],
         tasks=[each for each in seen.counts if not only or each.channel in only],
@@ -114,7 +113,7 @@ def as_json(seen: WatchSnapshot) -> dict[str, Any]:
 
 
 def _channel(each: ChannelSeen) -> dict[str, Any]:
-    return {**stats_as_json(each.stats), "paused": each.is_paused, "raised": each.raised}
+    return {**stats_as_json(each.stats), "raised": each.raised}
 
 
 def stats_as_json(stats: Stats) -> dict[str, Any]:

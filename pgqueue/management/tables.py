@@ -33,7 +33,7 @@ def cells(seen: WatchSnapshot) -> dict[str, list[tuple[str, ...]]]:
 
 
 def _of_channel(each: ChannelSeen) -> tuple[str, ...]:
-    return each.name, *of_stats(each.stats), str(each.raised), "paused" if each.is_paused else ""
+    return each.name, *of_stats(each.stats), str(each.raised), "paused" if each.stats.paused else ""
 
 
 def _of_worker(each: WorkerSeen) -> tuple[str, ...]:

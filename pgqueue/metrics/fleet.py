@@ -99,12 +99,11 @@ def _messages(connection: Connection, left_out: Counter[str]) -> Iterator[Metric
             for name, stats in found.items()
         },
     )
-    paused = health.paused(connection)
     yield _gauge(
         "pgqueue_channel_paused",
         "Whether a channel is paused.",
         "channel",
-        {name: name in paused for name in names},
+        {name: stats.paused for name, stats in found.items()},
     )
 
 

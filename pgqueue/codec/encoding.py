@@ -328,8 +328,8 @@ class Hint:
         classes = list(classes_in(self._annotation))
         named = [form for each in classes if (form := form_of(*each))]
         typed_dicts = tuple(cls for cls, _ in classes if is_typed_dict(cls))
-        # Where any dict is a value, a TypedDict refuses none.
-        if typed_dicts and not any(form.of is dict for form in named):
+        # Last: where the hint names any dict, too, that form wins, and refuses none.
+        if typed_dicts:
             named.append(typed_dict_form(typed_dicts, Hint))
         named.sort(key=lambda form: form.of not in JSON_TYPES)
         return tuple(named)

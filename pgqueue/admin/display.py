@@ -45,6 +45,11 @@ class _Size(Func):
     output_field = IntegerField()
 
 
+def on_one_line(text: str) -> str:
+    """Return a text for a cell of a list, which cuts it at the end of its line."""
+    return format_html('<span class="pgqueue-cut" title="{}">{}</span>', text, text) if text else ""
+
+
 def excerpt_of(name: str, label: StrOrPromise) -> Callable[[Any, Any], str]:
     """Return a method of an admin that shows a JSON column."""
 
@@ -189,6 +194,18 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
     def body_size(self, message: Any) -> str:
         size = message.excerpts.get("body_size")
         return NOTHING if size is None else filesizeformat(size)
+
+    @admin.display(description=_("task"))
+    def task_line(self, message: Any) -> str:
+        return on_one_line(message.task)
+
+    @admin.display(description=_("key"))
+    def key_line(self, message: Any) -> str:
+        return on_one_line(message.key)
+
+    @admin.display(description=_("last error"))
+    def last_error_line(self, message: Any) -> str:
+        return on_one_line(self.last_error(message) or "")
 
     @admin.display(description=_("state"))
     def shown_state(self, message: Any) -> str:

@@ -85,6 +85,7 @@ class PickFilter(TextFilter):
     """A text filter with the names to choose from: the first ones as links, all in its field."""
 
     shown = 5
+    is_open = True
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         yield from super().choices(changelist)
@@ -139,6 +140,7 @@ class FlowFilter(TextFilter):
 class WaitsFilter(PickFilter):
     """The wait of a durable run: its kind, perhaps with a name, such as signal:approved."""
 
+    is_open = False
     title = _("wait of a durable task: sleep, signal:approved")
     parameter_name = "waits"
 

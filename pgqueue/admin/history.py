@@ -38,14 +38,8 @@ class HistoryAdmin(ShownMessageAdmin):
     json_columns = (*ShownMessageAdmin.json_columns, "result")
     hidden_columns = ("steps",)
     list_display = (
-        "id",
-        "task",
-        "channel",
-        "key",
-        "shown_state",
-        "finished_at",
-        "failures",
-        "last_error",
+        *("id", "shown_state", "task_line", "channel", "key_line"),
+        *("finished_at", "failures", "last_error_line"),
     )
     list_filter = (
         *(DayFilter, OutcomeFilter, ChannelFilter, TaskFilter, ErrorFilter),

@@ -63,14 +63,8 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     verbs = VERBS
     actions = ("run_now", "cancel", "release", "replay", "discard")
     list_display = (
-        "id",
-        "task",
-        "channel",
-        "key",
-        "shown_state",
-        "run_at",
-        "failures",
-        "last_error",
+        *("id", "shown_state", "task_line", "channel", "key_line"),
+        *("run_at", "failures", "last_error_line"),
     )
     list_filter = tuple(LIST_FILTERS[name] for name in PARAMETERS)
     search_help_text = _("An id, a key, a dedupe key or a task")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -230,3 +231,46 @@ def test_a_schedule_shows_what_will_happen_and_a_worker_what_it_does(page: Page)
     page.goto(f"/admin/pgqueue/worker/{at}/change/")
     expect(page.get_by_role("link", name=f"shop.tasks.pack #{held.id}")).to_be_visible()
     shoot(page, "worker")
+
+
+@pytest.mark.parametrize("width", [1280, 1440])
+def test_no_column_of_the_list_is_cut_off_and_each_row_is_one_line(page: Page, width: int) -> None:
+    connection.ensure_connection()
+    queue = connection.connection
+    bury(queue, 2, channel="mail", task="shop.tasks.mails.send_the_receipt_to_its_customer")
+    schedule(queue, 2, channel="mail", key="tenant-12345")
+    error = [{"class": "smtplib.SMTPServerDisconnected", "message": "closed unexpectedly " * 20}]
+    Message.objects.filter(state="dead").update(errors=error)
+    page.set_viewport_size({"width": width, "height": 900})
+
+    page.goto(MESSAGES)
+
+    assert page.evaluate(
+        "(() => { const it = document.querySelector('.results');"
+        " return it.scrollWidth - it.clientWidth; })()"
+    ) == 0  # fmt: skip
+    heights = page.evaluate(
+        "[...document.querySelectorAll('#result_list tbody tr')].map((row) => row.offsetHeight)"
+    )
+    assert max(heights) < 50
+    cut = page.get_by_title("closed unexpectedly", exact=False).first
+    expect(cut).to_have_attribute("title", re.compile("closed unexpectedly closed"))
+    fits(page)
+
+
+def test_a_message_takes_two_screens_at_most(page: Page) -> None:
+    connection.ensure_connection()
+    (message,) = bury(connection.connection, channel="mail")
+    traceback = "Traceback (most recent call last):\n" + "  File “a.py”, line 1, in a\n" * 200
+    error = {"class": "a.Oops", "message": "no", "traceback": traceback, "attempt": 1}
+    Message.objects.filter(pk=message).update(errors=[error], metadata={"a": 1}, key="k")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+    page.goto(f"{MESSAGES}{message}/change/")
+
+    story = page.locator("section[aria-labelledby=story-heading]").bounding_box()
+    arguments = page.locator(".field-payload_text").bounding_box()
+    assert story is not None and arguments is not None
+    assert arguments["x"] >= story["x"] + story["width"]
+    assert page.evaluate("document.documentElement.scrollHeight") <= 1800
+    fits(page)

@@ -22,7 +22,7 @@ KEYS = {
     *("cancel_requested_at", "ordered", "dedupe_key", "parent_id", "lease_until", "finished_at"),
     *("flow_id", "waits_for", "awaited_by"),
     *("body_size", "payload", "metadata", "options", "progress", "result", "worker", "children"),
-    *("errors", "steps", "signals"),
+    *("errors", "steps", "signals", "signals_out"),
 }
 
 

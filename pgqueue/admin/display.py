@@ -61,7 +61,7 @@ def excerpt_of(name: str, label: StrOrPromise) -> Callable[[Any, Any], str]:
         if is_envelope(text):
             return str(_("encrypted"))
         return format_html(
-            '<pre class="pgqueue-excerpt" tabindex="0">{}</pre>{}',
+            '<pre class="pgqueue-excerpt" dir="ltr" tabindex="0">{}</pre>{}',
             text[:EXCERPT],
             "" if len(text) <= EXCERPT else _("… (the first %s)") % filesizeformat(EXCERPT),
         )

@@ -69,3 +69,14 @@ def test_an_ended_message_has_its_result_if_there_is_one(queue: Connection, view
     assert "result_text" in fields(viewer, f"{HISTORY}{first.pk}/change/")
     assert "result_text" not in fields(viewer, f"{HISTORY}{second.pk}/change/")
     assert "shown_state" in fields(viewer, f"{HISTORY}{second.pk}/change/")
+
+
+def test_arguments_and_tracebacks_read_from_left_to_right_in_every_language(queue, viewer: Client):
+    (message,) = bury(queue)
+    error = {"class": "a.Oops", "message": "no", "traceback": "File", "attempt": 1}
+    Message.objects.filter(pk=message).update(errors=[error])
+
+    answer = viewer.get(f"{MESSAGES}{message}/change/", headers={"accept-language": "ar"})
+
+    page = answer.content.decode()
+    assert page.count("<pre") == page.count('<pre class="pgqueue-excerpt" dir="ltr"') == 2

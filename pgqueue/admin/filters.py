@@ -137,10 +137,9 @@ class FlowFilter(TextFilter):
     input_type = "number"
 
 
-class WaitsFilter(PickFilter):
+class WaitsFilter(TextFilter):
     """The wait of a durable run: its kind, perhaps with a name, such as signal:approved."""
 
-    is_open = False
     title = _("wait of a durable task: sleep, signal:approved")
     parameter_name = "waits"
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Connection, Cursors
@@ -125,27 +125,25 @@ def by_state(connection: Connection, channels: Sequence[str]) -> StateCounts:
     """
     bound = max(FEWEST, BOUND // max(len(channels), 1))
     with _by_indexes(connection):
-        rows = connection.execute(SQL["counts"], {"channels": list(channels), "bound": bound})
-        return _together([_states_of(row, bound) for row in rows])
+        return _together([_states_of(row, bound) for row in _seen(connection, channels, bound)])
 
 
-def _states_of(row: Sequence[Any], bound: int) -> StateCounts:
-    _, free, governed, ordered, ordered_ready, waiting, scheduled, held, running, dead, _ = row
+def _states_of(seen: _Seen, bound: int) -> StateCounts:
     beyond = {
-        "free": free > bound,
-        "governed": max(governed, ordered) > bound,
-        "scheduled": waiting > bound,
-        "held": waiting > bound,
-        "running": running > bound,
-        "dead": dead > bound,
+        "free": seen.free > bound,
+        "governed": max(seen.governed, seen.ordered) > bound,
+        "scheduled": seen.waiting > bound,
+        "held": seen.waiting > bound,
+        "running": seen.running > bound,
+        "dead": seen.dead > bound,
     }
     return StateCounts(
-        free=free,
-        governed=governed + ordered_ready,
-        scheduled=scheduled,
-        held=held,
-        running=running,
-        dead=dead,
+        free=seen.free,
+        governed=seen.governed + seen.ordered_ready,
+        scheduled=seen.scheduled,
+        held=seen.held,
+        running=seen.running,
+        dead=seen.dead,
         beyond=frozenset(name for name, is_beyond in beyond.items() if is_beyond),
     )
 
@@ -180,29 +178,54 @@ def _by_indexes(connection: Connection) -> Iterator[None]:
         yield
 
 
+class _Seen(NamedTuple):
+    """A row of the counts of a channel: each count stops behind its bound.
+
+    Attributes:
+        ordered: live ordered messages, whatever their state.
+        waiting: scheduled and held messages together.
+        age: seconds since the oldest ready message was due.
+    """
+
+    channel: str
+    free: int
+    governed: int
+    ordered: int
+    ordered_ready: int
+    waiting: int
+    scheduled: int
+    held: int
+    running: int
+    dead: int
+    age: float | None
+    is_paused: bool
+
+
+def _seen(connection: Connection, channels: Sequence[str], bound: int) -> list[_Seen]:
+    rows = connection.execute(SQL["counts"], {"channels": list(channels), "bound": bound})
+    return [_Seen(*row) for row in rows]
+
+
 def _counted(connection: Connection, channels: Sequence[str], bound: int) -> dict[str, Stats]:
     """Count up to a bound; name each count that reached it in `estimated`."""
-    rows = connection.execute(SQL["counts"], {"channels": list(channels), "bound": bound})
     found = {}
-    for row in rows:
-        name, free, governed, ordered, ordered_ready, waiting, *states, age, paused = row
-        scheduled, held, running, dead = states
+    for seen in _seen(connection, channels, bound):
         beyond = {
-            "ready": max(free, governed, ordered) > bound,
-            "scheduled": waiting > bound,
-            "held": waiting > bound,
-            "running": running > bound,
-            "dead": dead > bound,
-            "oldest_ready_age": ordered > bound,
+            "ready": max(seen.free, seen.governed, seen.ordered) > bound,
+            "scheduled": seen.waiting > bound,
+            "held": seen.waiting > bound,
+            "running": seen.running > bound,
+            "dead": seen.dead > bound,
+            "oldest_ready_age": seen.ordered > bound,
         }
-        found[name] = Stats(
-            ready=free + governed + ordered_ready,
-            scheduled=scheduled,
-            held=held,
-            running=running,
-            dead=dead,
-            oldest_ready_age=None if age is None else _age(age),
-            paused=paused,
+        found[seen.channel] = Stats(
+            ready=seen.free + seen.governed + seen.ordered_ready,
+            scheduled=seen.scheduled,
+            held=seen.held,
+            running=seen.running,
+            dead=seen.dead,
+            oldest_ready_age=None if seen.age is None else _age(seen.age),
+            paused=seen.is_paused,
             estimated=frozenset(what for what, is_beyond in beyond.items() if is_beyond),
         )
     return found

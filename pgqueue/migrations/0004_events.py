@@ -126,7 +126,7 @@ class Migration(migrations.Migration):
                 ('batch', models.IntegerField(blank=True, help_text='Events in one message, at most. Empty: one.', null=True, verbose_name='batch')),
                 ('split_by', models.TextField(blank=True, db_default='', default='', help_text='Batch only events that agree in this: {key}, {topic} or {payload.name}.', verbose_name='split by')),
                 ('priority', models.SmallIntegerField(db_default=0, default=0, verbose_name='priority')),
-                ('max_attempts', models.IntegerField(db_default=5, default=5, verbose_name='max attempts')),
+                ('max_attempts', models.IntegerField(db_default=20, default=20, verbose_name='max attempts')),
                 ('metadata', models.JSONField(blank=True, db_default={}, default=dict, verbose_name='metadata')),
                 ('paused', models.BooleanField(db_default=False, default=False, help_text='It goes on where it was when it is resumed.', verbose_name='paused')),
                 ('expires_after', models.DurationField(blank=True, help_text='It is deleted unless it is renewed for so long.', null=True, verbose_name='expires after')),

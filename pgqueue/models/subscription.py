@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.engine import log, predicates
 from pgqueue.models.fields import InstantField, JSONField, NamesField, StatementTimestamp
 from pgqueue.options.filters import Filter, compiled
+from pgqueue.options.retries import MAX_ATTEMPTS
 from pgqueue.options.subscription_options import MATCHED, MOST_EVENTS, OPTIONS
 
 COMPILED = ("exact", "regex", "eq_path", "eq_value", "path", "vars", "key_path", "split_path")
@@ -103,7 +104,9 @@ class Subscription(models.Model):
         help_text=OPTIONS["split_by"].help,
     )
     priority = models.SmallIntegerField(_("priority"), db_default=0, default=0)
-    max_attempts = models.IntegerField(_("max attempts"), db_default=5, default=5)
+    max_attempts = models.IntegerField(
+        _("max attempts"), db_default=MAX_ATTEMPTS, default=MAX_ATTEMPTS
+    )
     metadata = JSONField(_("metadata"), db_default={}, default=dict, blank=True)
     paused = models.BooleanField(
         _("paused"),

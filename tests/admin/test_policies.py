@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
+from django.utils.html import strip_tags
 
 from pgqueue.models import Bell, Channel, Lane, Policy
 from pgqueue.models.fields import StatementTimestamp
@@ -140,10 +141,11 @@ class TestThePageOfAChannel:
             insert(queue, channel="mail", key="<b>", governed=True)
         insert(queue, channel="mail", key="<b>", state="running")
 
-        shown = "".join(page().split())
+        shown = page()
 
-        assert "<td>&lt;b&gt;</td><td>Saturated</td><td>1</td><td>100+</td>" in shown
-        assert "<td>c:2</td><td>Throttled</td><td>0</td><td>0</td>" in shown
+        rows = ["|".join(strip_tags(row).split()) for row in shown.split("<tr>")]
+        assert any(row.startswith("&lt;b&gt;|Saturated|1|100+|") for row in rows)
+        assert any(row.startswith("c:2|Throttled|0|0|") for row in rows)
         assert "c:3" not in shown
 
     def test_shows_no_more_than_a_hundred(self, queue: Connection, page: Any):
@@ -154,7 +156,7 @@ class TestThePageOfAChannel:
 
         shown = page()
 
-        assert shown.count("<td>Idle</td>") == 100
+        assert shown.count("is-idle") == 100
         assert "The first 100 by key." in shown
 
     def test_has_none_where_none_is_governed(self, page: Any):

@@ -166,7 +166,7 @@ BEGIN
     )
     SELECT g.id, g.channel, g.key, g.governed, g.flow_id, $2 FROM gone g;
 END $_$;
-CREATE FUNCTION public.pgqueue_enqueue(task text, payload jsonb DEFAULT '{"args": [], "kwargs": {}}'::jsonb, channel text DEFAULT 'default'::text, key text DEFAULT ''::text, priority integer DEFAULT 0, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_after interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, expires_after interval DEFAULT NULL::interval, max_attempts integer DEFAULT 5, ordered boolean DEFAULT false, dedupe_key text DEFAULT NULL::text, dedupe_for interval DEFAULT NULL::interval, replaces boolean DEFAULT false, held_for interval DEFAULT NULL::interval, metadata jsonb DEFAULT '{}'::jsonb, body bytea DEFAULT NULL::bytea) RETURNS bigint
+CREATE FUNCTION public.pgqueue_enqueue(task text, payload jsonb DEFAULT '{"args": [], "kwargs": {}}'::jsonb, channel text DEFAULT 'default'::text, key text DEFAULT ''::text, priority integer DEFAULT 0, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, run_after interval DEFAULT NULL::interval, expires_at timestamp with time zone DEFAULT NULL::timestamp with time zone, expires_after interval DEFAULT NULL::interval, max_attempts integer DEFAULT 20, ordered boolean DEFAULT false, dedupe_key text DEFAULT NULL::text, dedupe_for interval DEFAULT NULL::interval, replaces boolean DEFAULT false, held_for interval DEFAULT NULL::interval, metadata jsonb DEFAULT '{}'::jsonb, body bytea DEFAULT NULL::bytea) RETURNS bigint
     LANGUAGE plpgsql
     AS $$
 DECLARE
@@ -2148,7 +2148,7 @@ CREATE TABLE public.pgqueue_subscription (
     batch integer,
     split_by text DEFAULT ''::text NOT NULL,
     priority smallint DEFAULT 0 NOT NULL,
-    max_attempts integer DEFAULT 5 NOT NULL,
+    max_attempts integer DEFAULT 20 NOT NULL,
     metadata jsonb DEFAULT '{}'::jsonb NOT NULL,
     paused boolean DEFAULT false NOT NULL,
     expires_after interval,

@@ -231,7 +231,7 @@ CREATE FUNCTION pgqueue_enqueue(
     run_after interval DEFAULT NULL,
     expires_at timestamptz DEFAULT NULL,
     expires_after interval DEFAULT NULL,
-    max_attempts integer DEFAULT 5,
+    max_attempts integer DEFAULT 20,
     ordered boolean DEFAULT false,
     dedupe_key text DEFAULT NULL,
     dedupe_for interval DEFAULT NULL,

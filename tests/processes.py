@@ -119,9 +119,10 @@ class Process:
         return self.popen.wait(within)
 
     def close(self) -> None:
-        """End it if it runs; what it has logged stays."""
+        """End it, and its processes, if it runs; what it has logged stays."""
         if self.popen.poll() is None:
-            self.popen.kill()
+            # Without their supervisor, its processes would claim messages of the next test.
+            self.signal_group(signal.SIGKILL)
             self.popen.wait(15)
         self._logged = self.log
         self._log.close()

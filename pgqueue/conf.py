@@ -14,7 +14,6 @@ from django.core.signals import setting_changed
 
 from pgqueue.options.retention import Retention, as_retention
 from pgqueue.options.retries import (
-    MAX_ATTEMPTS,
     Backoff,
     Exponential,
     as_backoff,
@@ -24,6 +23,7 @@ from pgqueue.options.schedules import Entry, as_entries
 from pgqueue.options.webhook_defaults import Endpoints, as_endpoints
 from pgqueue.redaction import FIELDS, as_fields
 from pgqueue.states import Outcome
+from pgqueue.values.attempts import MAX_ATTEMPTS
 from pgqueue.values.error_words import hint, shown
 from pgqueue.values.names import as_channel, as_identifier, as_slot
 from pgqueue.values.number_checks import as_count, as_duration, as_flag

@@ -7,13 +7,13 @@ import pytest
 
 from pgqueue import backoff as declared
 from pgqueue.options.retries import (
-    MAX_ATTEMPTS,
     Delays,
     Exponential,
     as_backoff,
     dump_backoff,
     load_backoff,
 )
+from pgqueue.values.attempts import MAX_ATTEMPTS
 
 
 def after(failures: int) -> SimpleNamespace:

@@ -11,7 +11,7 @@ from pgqueue.engine.culprits import delete
 from pgqueue.engine.operate import BATCH, Operated, Verb, unless_locked
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import BatchTooLarge, ChannelFull, WriteConflict
-from pgqueue.options.retries import MAX_ATTEMPTS
+from pgqueue.values.attempts import MAX_ATTEMPTS
 from pgqueue.values.error_words import shown
 
 SQL = load(__name__)

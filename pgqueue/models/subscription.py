@@ -14,8 +14,8 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.engine import log, predicates
 from pgqueue.models.fields import InstantField, JSONField, NamesField, StatementTimestamp
 from pgqueue.options.filters import Filter, compiled
-from pgqueue.options.retries import MAX_ATTEMPTS
 from pgqueue.options.subscription_options import MATCHED, MOST_EVENTS, OPTIONS
+from pgqueue.values.attempts import MAX_ATTEMPTS
 
 COMPILED = ("exact", "regex", "eq_path", "eq_value", "path", "vars", "key_path", "split_path")
 """What `save()` makes of the rest, for the statement that matches."""

@@ -31,12 +31,6 @@ Delay: TypeAlias = "float | timedelta | None"
 Backoff: TypeAlias = "Callable[[BaseException, Any], Delay]"
 F = TypeVar("F", bound="Callable[..., Delay]")
 
-MAX_ATTEMPTS = 20
-"""The default number of errors after which a message is dead.
-
-With `Exponential()`, 20 attempts take 66 hours, nearly three days: long enough for an outage, or
-for a fault that is deployed on Friday and mended on Monday. Twenty is also Oban's number.
-"""
 SHORTEST, LONGEST_DELAY = 1e-6, LONGEST.total_seconds()
 
 _declared: dict[str, Backoff] = {}

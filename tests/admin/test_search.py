@@ -67,7 +67,7 @@ class TestDedupeKeys:
 
 class TestTasks:
     @pytest.mark.parametrize("path", [MESSAGES, HISTORY])
-    @pytest.mark.parametrize("term", ["tests.jobs.keyed", "jobs.keyed", "keyed", "+keyed+"])
+    @pytest.mark.parametrize("term", ["tests.jobs.keyed", "jobs.keyed", "+jobs.keyed+"])
     def test_a_path_or_its_end_leads_to_the_messages_of_its_task(self, db, viewer, path, term):
         assert led_to(viewer, f"{path}?q={term}&channel=mail") == (
             f"{path}?channel=mail&task=tests.jobs.keyed"

@@ -82,9 +82,9 @@ def test_a_rate_is_kept_by_several_workers_and_used_up() -> None:
 
     moments = History.objects.order_by("claimed_at").values_list("claimed_at", flat=True)
     took = (moments[99] - moments[0]).total_seconds()
-    # 100 starts, 20 ms apart.
+    # 100 starts, 20 ms apart. A worker that waits for its poll after each would take minutes.
     assert took + 0.001 >= 99 / 50
-    assert took < 4
+    assert took < 20
 
 
 @pytest.mark.slow

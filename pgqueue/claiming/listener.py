@@ -17,11 +17,11 @@ class ClaimListener:
     """Waits for notifications of new messages. Any thread, or a signal handler, can end the wait.
 
     Args:
-        on_notification: is called with the text of each notification, including ones that arrive
-            with the answer to a claim; returns whether a claim is worthwhile now.
-        wakeup: ends the wait from outside; the listener closes it. None: a new one.
-        on_cancel: is called with the worker id of each request to cancel a running message, as
-            `on_notification` is, but does not end the wait. None: the caller cancels no runs.
+        on_notification: Called with the text of each notification, including ones that arrive
+            with the answer to a claim. It returns whether a claim is worthwhile now.
+        wakeup: Ends the wait from outside; the listener closes it. None: a new one.
+        on_cancel: Called likewise with the worker id of each request to cancel a running message.
+            It does not end the wait. None: the caller cancels no runs.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class WorkerIds:
         return UUID(int=self.first.int + self._count)
 
     def has(self, text: str) -> bool:
-        """Return whether a text is one of these ids, whichever of them was taken already."""
+        """Return whether it has an id, as text, taken or not."""
         return text[:-LAST_DIGITS] == str(self.first)[:-LAST_DIGITS]
 
     def before(self, id: UUID) -> tuple[UUID, UUID] | None:

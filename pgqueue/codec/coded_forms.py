@@ -33,12 +33,12 @@ def coded_form(
     """Return the form of a class whose values functions encode and decode.
 
     Args:
-        encode: returns JSON values for an instance.
-        decode: returns the instance for them.
-        anything: writes the JSON values: a dict in them may have the key of a tag.
-        kinds: the kinds of plain JSON that are its values.
-        names: returns the attributes of an instance. Before it is stored, an instance is decoded
-            again, and is refused if one of these would come back as another value. None: it is not.
+        encode: Returns JSON values for an instance.
+        decode: Returns the instance for them.
+        anything: Writes the JSON values: a dict in them may have the key of a tag.
+        kinds: The kinds of plain JSON that are its values.
+        names: Returns the attributes of an instance. An instance is decoded again before it is
+            stored, and refused if one of its attributes changes. None: no check.
     """
     name = full_name(cls)
 

@@ -81,11 +81,11 @@ def _fields_form(
     """Return the form of a class with fields.
 
     Args:
-        hints: the writer of each field.
-        taken: the parameters of its constructor, by the names of their fields.
-        is_rebuilt: whether an instance is built again, as a check, before it is stored.
-        is_set: whether fields are set after the constructor has run.
-        by_class: see `Form`.
+        hints: The writer of each field.
+        taken: The parameters of its constructor, by the names of their fields.
+        is_rebuilt: Whether an instance is built again, as a check, before it is stored.
+        is_set: Whether fields are set after the constructor has run.
+        by_class: See `Form`.
     """
     refused = unbuildable(cls, taken.values())
 
@@ -122,7 +122,7 @@ def _rebuild(cls: Any, values: Mapping[str, Any]) -> None:
 
 
 def unbuildable(cls: type, taken: Collection[str]) -> str:
-    """Return the reason why `cls` cannot be built from its fields again; '': it can."""
+    """Return the reason why no fields build an instance of `cls` again; '': they do."""
     try:
         signature_of(cls).bind(**dict.fromkeys(taken))
     except (TypeError, ValueError) as error:
@@ -142,7 +142,7 @@ class _DictKeys:
     required: frozenset[str]
 
     def misfit(self, given: Mapping[str, Any]) -> str:
-        """Return the reason why a dict is none of these; '': it is one."""
+        """Return the reason why a dict has other keys; '': it has these."""
         if missing := self.required - given.keys():
             return f"lacks the key {min(missing)!r} of {full_name(self.of)}"
         if unknown := given.keys() - self.hints.keys():
@@ -157,7 +157,7 @@ def is_typed_dict(cls: type) -> bool:
 
 @cache
 def typed_dict_form(classes: tuple[type, ...], hint_of: HintOf) -> Form:
-    """Return the form of a dict that is one of these TypedDicts: the first that has its keys."""
+    """Return the form of several TypedDicts: a dict is read by the first with its keys."""
     known = [_keys_of(cls, hint_of) for cls in classes]
 
     def fitting(given: Mapping[str, Any]) -> _DictKeys | None:

@@ -1,4 +1,4 @@
-"""Django's lazy texts, such as those of `gettext_lazy`. Nothing here imports Django."""
+"""Django's lazy texts, which `gettext_lazy` returns. Nothing here imports Django."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def evaluated(value: Any) -> Any:
 
 
 def _is_text(value: Any) -> bool:
-    # Its pickle has the function, its arguments, and the classes that the function may return. That
-    # of a text without its number has something else.
+    # Its pickle has the function, its arguments, and the classes that the function may return. A
+    # text without its number pickles otherwise.
     _, parts, *_ = value.__reduce__()
     classes = parts[3:]
     return bool(classes) and all(isinstance(cls, type) and issubclass(cls, str) for cls in classes)

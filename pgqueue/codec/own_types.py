@@ -25,9 +25,9 @@ def register(cls: type[T], /, *, encode: Callable[[T], Any], decode: Callable[[A
     `encode` returns it, and SQL may send the same. Otherwise, it has a tag with the import path of
     its type. A process in which no type has this path hands the message back.
 
-    The type is registered without its subclasses: an instance of a subclass is refused. Of a
-    subclass of str, int, Decimal and their like, it is stored as one of these where no hint names
-    the type. Register each by itself.
+    The type is registered without its subclasses: an instance of a subclass is refused. Where no
+    hint names the type, an instance of a subclass of str, int or Decimal is stored as its base
+    class. Register each by itself.
 
     Args:
         cls: the type. It may be a dataclass, an enum or a model, which then has this form.

@@ -44,16 +44,16 @@ class Stats:
     """The messages of a channel now.
 
     Attributes:
-        ready: messages that can run.
-        scheduled: messages that wait for their time, or for their next attempt.
-        held: messages that wait for their commit, or for others of their flow.
-        running: messages that workers have claimed.
-        dead: dead letters.
-        oldest_ready_age: how long the oldest ready message has waited; None: there is none.
-        enqueued_per_second: messages that were enqueued, over the last minute or a shorter time.
-        finished_per_second: messages that ended, with any outcome, over such a time.
-        paused: whether the channel is paused: workers start none of its messages.
-        estimated: the names of the attributes that are estimates. A count is an estimate beyond
+        ready: Messages that can run.
+        scheduled: Messages that wait for their time, or for their next attempt.
+        held: Messages that wait for their commit, or for others of their flow.
+        running: Messages that workers have claimed.
+        dead: Dead letters.
+        oldest_ready_age: How long the oldest ready message has waited; None: there is none.
+        enqueued_per_second: Messages that were enqueued, over the last minute or a shorter time.
+        finished_per_second: Messages that ended, with any outcome, over such a time.
+        paused: Whether the channel is paused: workers start none of its messages.
+        estimated: The names of the attributes that are estimates. A count is an estimate beyond
             10 000 messages, or fewer if one call has more than ten channels. It may then be wrong
             by some per cent, or by more for a channel that is a small part of the table. An
             estimated age is a lower bound.
@@ -75,8 +75,8 @@ class StateCounts(NamedTuple):
     """The messages of some channels together, by state.
 
     Attributes:
-        free, governed: ready messages that no lane holds back, and those of governed lanes.
-        beyond: the names of the counts that stopped at their bound.
+        free, governed: Ready messages that no lane holds back, and the ones of governed lanes.
+        beyond: The names of the counts that stopped at their bound.
     """
 
     free: int = 0
@@ -119,7 +119,7 @@ def measure(connection: Connection, channels: Sequence[str]) -> dict[str, Stats]
 
 
 def by_state(connection: Connection, channels: Sequence[str]) -> StateCounts:
-    """Return the counts of all messages of these channels, each up to a bound.
+    """Return the counts of the given channels together, each up to a bound.
 
     The bound is 10 000 for one channel, and is divided among several; ten at least for each.
     """

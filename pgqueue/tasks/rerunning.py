@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db import connections, transaction
@@ -20,6 +21,19 @@ OF_ONE_RUN = (
     *("forked_from", "forked_after", "rerun_of"),
 )
 """Keys of metadata that belong to one message alone."""
+
+
+def encoded(
+    task: Declaration[Any, Any], args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None
+) -> str | None:
+    """Return other arguments as they are stored; None: there are none.
+
+    Raises:
+        InvalidArguments, InvalidArgument: the arguments do not fit the task.
+    """
+    if args is None and kwargs is None:
+        return None
+    return task.codec.encode(args or (), kwargs or {})
 
 
 def rerun(task: Declaration[Any, Any], found: Found, payload: str | None = None) -> int:

@@ -138,9 +138,7 @@ class TaskResult(Generic[T]):
 
     @property
     def progress(self) -> Any:
-        """The progress that its runs stored last; None: there is none.
-
-        It stays when the message ends. `refresh()` reads it again, as all else.
+        """The progress that its runs stored last, also after its end; None: there is none.
 
         Raises:
             UnreadablePayload: it is not a JSON value that the task's code can read.
@@ -339,8 +337,7 @@ class TaskResult(Generic[T]):
         Its metadata names this message: `rerun_of`.
 
         Args:
-            args, kwargs: other arguments; None for both: this message's arguments. If only one of
-                them is given, the other is empty.
+            args, kwargs: other arguments; None for both: its own. One of them alone: no others.
 
         Returns:
             The result of the new message.
@@ -351,7 +348,8 @@ class TaskResult(Generic[T]):
             ChannelFull: a policy's max_size is reached.
         """
         self.refresh()
-        return self._of(rerunning.rerun(self.task, self._stored, self._payload(args, kwargs)))
+        payload = rerunning.encoded(self.task, args, kwargs)
+        return self._of(rerunning.rerun(self.task, self._stored, payload))
 
     async def arerun(
         self, *, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None
@@ -384,7 +382,7 @@ class TaskResult(Generic[T]):
         if not self.task.durable:
             raise InvalidStep(f"{self.task.name} is not durable, and has no steps: use rerun().")
         self.refresh()
-        payload = self._payload(args, kwargs)
+        payload = rerunning.encoded(self.task, args, kwargs)
         return self._of(rerunning.fork(self.task, self._stored, after, payload))
 
     async def afork(
@@ -396,12 +394,6 @@ class TaskResult(Generic[T]):
     ) -> TaskResult[T]:
         """Enqueue a message that begins with the steps of this one, from async code."""
         return await sync_to_async(self.fork)(after=after, args=args, kwargs=kwargs)
-
-    def _payload(self, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> str | None:
-        """Return other arguments as they are stored; None: there are none."""
-        if args is None and kwargs is None:
-            return None
-        return self.task.codec.encode(args or (), kwargs or {})
 
     @property
     def _stored(self) -> Found:

@@ -29,15 +29,15 @@ class Fetcher(Service):
     """Claims about as many messages as run in a second.
 
     Args:
-        claimer: claims, and registers the worker under an id.
-        slots: the number of messages that run at once.
-        poll_interval: the longest nap.
-        listens: whether it listens for new messages. It listens on the claiming connection, so that
+        claimer: Claims, and registers the worker under an id.
+        slots: The number of messages that run at once.
+        poll_interval: The longest nap.
+        listens: Whether it listens for new messages. It listens on the claiming connection, so that
             no other thread must wake this one.
-        settler: takes back a claimed message that another worker should run. While it is not
+        settler: Takes back a claimed message that another worker should run. While it is not
             connected, nothing is claimed: at a connection limit of the role, unwritten endings
             would pile up.
-        wakeups: end its nap, wake the promoter when a delayed message is due earlier, and wake the
+        wakeups: End its nap. Wake the promoter when a delayed message is due earlier, and the
             heartbeat when a run must be cancelled.
     """
 

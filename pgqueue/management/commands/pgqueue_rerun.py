@@ -37,9 +37,9 @@ class _Reruns:
     """The messages that the command has reached, and their reruns.
 
     Attributes:
-        last: the last id that was reached.
-        named: the ids of the reruns of named messages, or the first ones, by the earlier ids.
-        error: the error that has ended the command.
+        last: The last id that was reached.
+        named: The ids of the reruns of named messages, or the first ones, by the earlier ids.
+        error: The error that has ended the command.
     """
 
     selection: EndedSelection

@@ -337,7 +337,7 @@ class TestADurableRun:
     def run(self, *, is_ended: bool) -> Any:
         result = durable.secret.enqueue(1)
         run_all(raise_errors=True)
-        result.signal("go", 8181)
+        result.signal("go", 81818181818)
         if is_ended:
             run_all(raise_errors=True)
         return result
@@ -358,7 +358,7 @@ class TestADurableRun:
         with keys(NEW):
             run_all(raise_errors=True)
             result.refresh()
-            assert result.return_value == 42 + 8181 + 9
+            assert result.return_value == 42 + 81818181818 + 9
 
     @pytest.mark.parametrize("is_ended", [True, False])
     def test_that_was_stored_in_the_open_is_encrypted(self, old: None, is_ended: bool) -> None:
@@ -367,11 +367,11 @@ class TestADurableRun:
             result = self.run(is_ended=is_ended)
         finally:
             object.__setattr__(durable.secret, "encrypted", True)
-        assert "8181" in self.stored() and "hush" in self.stored()
+        assert "81818181818" in self.stored() and "hush" in self.stored()
 
         reencrypt("default")
 
-        assert "8181" not in self.stored() and "hush" not in self.stored()
+        assert "81818181818" not in self.stored() and "hush" not in self.stored()
         run_all(raise_errors=True)
         result.refresh()
         assert result.status == Outcome.SUCCEEDED

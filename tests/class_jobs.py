@@ -193,7 +193,7 @@ def approve(run: DurableContext, given: Model) -> Tuple:
 
 
 class Sold(Event, topic="class_jobs.sold", key="name"):
-    """An event with fields of these classes."""
+    """An event whose fields have classes."""
 
     name: str
     model: Model

@@ -16,11 +16,11 @@ _functions: dict[type, tuple[Any, Any]] = {}
 
 
 def register(cls: type[T], /, *, encode: Callable[[T], Any], decode: Callable[[Any], T]) -> None:
-    """Register a type whose values are arguments, results, progress, payloads and parts of them.
+    """Register a type of arguments, results, progress and payloads, and of their parts.
 
         register(Money, encode=str, decode=Money.parse)
 
-    Call it where each process that enqueues or runs imports it: beside the class, or in
+    Call it in a module that each process imports which enqueues or runs: beside the class, or in
     `AppConfig.ready()`. A value needs no type hint. With the type as its hint, it is stored as
     `encode` returns it, and SQL may send the same. Otherwise, it has a tag with the import path of
     its type. A process in which no type has this path hands the message back.

@@ -121,6 +121,14 @@ class Listing:
         with without(self.rows.db, *NOT_IN_ORDER):
             return self._in_order(start)
 
+    def stretches(self) -> Iterator[ListStretch]:
+        """Yield all stretches of the list, each read when the one before was taken."""
+        stretch = self.stretch()
+        yield stretch
+        while stretch.next:
+            stretch = self.stretch(stretch.next)
+            yield stretch
+
     def _without_order(self) -> ListStretch:
         if not self.sought:
             ids = sorted(_ids(self.rows)[: STRETCH + 1], reverse=True)

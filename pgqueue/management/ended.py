@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgqueue.engine.operate import BATCH
 from pgqueue.listing.messages import OLDEST_FIRST
 from pgqueue.management import rows
+from pgqueue.management.selection import in_batches
 from pgqueue.models import History, Message
 from pgqueue.operating import bulk
 
@@ -36,9 +36,7 @@ class EndedSelection:
 
         A rerun that ends meanwhile has an id beyond `up_to`: it is not enqueued again.
         """
-        for ids in self._stretches():
-            for start in range(0, len(ids), BATCH):
-                yield ids[start : start + BATCH]
+        return in_batches(self._stretches())
 
     def existing(self) -> Iterator[list[int]]:
         """Yield the same ids, without named messages that do not exist, or have not ended."""
@@ -68,11 +66,7 @@ class EndedSelection:
         # An operation on many messages is begun by its own command or page.
         own = ended.filter(pk__gt=self.after, pk__lte=self.up_to).exclude(task__in=bulk.TASKS)
         listing = OLDEST_FIRST.listing(own, self.wanted)
-        stretch = listing.stretch()
-        yield stretch.ids
-        while stretch.next:
-            stretch = listing.stretch(stretch.next)
-            yield stretch.ids
+        yield from (stretch.ids for stretch in listing.stretches())
 
 
 def newest_ended(alias: str) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import threading
 from argparse import ArgumentParser
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from pgqueue.engine.operate import Operated
 from pgqueue.management import arguments, rows
@@ -132,6 +132,44 @@ def would_be(done: str, found: int, sample: Sequence[rows.Row]) -> list[str]:
     return lines
 
 
+class SampledSelection(Protocol):
+    """The messages that a command is for, live or ended."""
+
+    def existing(self) -> Iterator[list[int]]: ...
+
+    def read(self, ids: Sequence[int]) -> list[rows.Row]: ...
+
+
+def dry_run(selection: SampledSelection, verb: str, done: str, style: str) -> str:
+    """Return the report of a dry run: it counts the messages, and shows the first ones."""
+    found, sample = 0, list[int]()
+    for batch in selection.existing():
+        found += len(batch)
+        sample += islice(batch, SAMPLE - len(sample))
+    shown = selection.read(sample)
+    if style == "json":
+        return json.dumps({"verb": verb, "dry_run": True, "found": found, "sample": shown})
+    return "\n".join(would_be(done, found, shown))
+
+
+def add_ids(parser: ArgumentParser) -> None:
+    """Add the argument for the ids of messages."""
+    parser.add_argument(
+        "ids", nargs="*", type=arguments.message, metavar="ID", help="the ids of messages."
+    )
+
+
+def add_dry_run(parser: ArgumentParser) -> None:
+    """Add --dry-run, --format and --database."""
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only count the messages, and show the first ones.",
+    )
+    arguments.add_format(parser)
+    arguments.add_database(parser)
+
+
 def heard(requests: StopRequests) -> AbstractContextManager[None]:
     """Let signals end the command between two batches; only the main thread handles signals."""
     is_main = threading.current_thread() is threading.main_thread()
@@ -151,9 +189,7 @@ class OperatingCommand(QueueCommand):
     states: ClassVar[Collection[State]] = tuple(State)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "ids", nargs="*", type=arguments.message, metavar="ID", help="the ids of messages."
-        )
+        add_ids(parser)
         add_filters(parser)
         if self.state is None:
             parser.add_argument(
@@ -164,13 +200,7 @@ class OperatingCommand(QueueCommand):
         parser.add_argument(
             "--all", action="store_true", help="all messages that the command applies to."
         )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="only count the messages, and show the first ones.",
-        )
-        arguments.add_format(parser)
-        arguments.add_database(parser)
+        add_dry_run(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         selection = selected(
@@ -180,21 +210,9 @@ class OperatingCommand(QueueCommand):
             is_to_cancel=self.verb == "cancel",
         )
         if options["dry_run"]:
-            self._look(selection, options["format"])
+            self.stdout.write(dry_run(selection, self.verb, self.done, options["format"]))
         else:
             self._operate(selection, options["format"])
-
-    def _look(self, selection: MessageSelection, style: str) -> None:
-        found, sample = 0, list[int]()
-        for batch in selection.existing():
-            found += len(batch)
-            sample += islice(batch, SAMPLE - len(sample))
-        shown = rows.read(selection.rows, sample)
-        if style == "json":
-            said = {"verb": self.verb, "dry_run": True, "found": found, "sample": shown}
-            self.stdout.write(json.dumps(said))
-            return
-        self.stdout.write("\n".join(would_be(self.done, found, shown)))
 
     def _operate(self, selection: MessageSelection, style: str) -> None:
         requests = StopRequests()

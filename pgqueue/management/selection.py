@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 from pgqueue.engine.operate import BATCH
 from pgqueue.listing.messages import enqueued_before, everything
 from pgqueue.management import arguments
+from pgqueue.management.rows import Row, read
 from pgqueue.models import Message
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.operating import bulk
@@ -84,9 +85,7 @@ class MessageSelection:
 
         A message that joins the list meanwhile may be included. No message comes twice.
         """
-        for ids in self._stretches():
-            for start in range(0, len(ids), BATCH):
-                yield ids[start : start + BATCH]
+        return in_batches(self._stretches())
 
     def existing(self) -> Iterator[list[int]]:
         """Yield the same ids, without named messages that do not have the required values."""
@@ -96,6 +95,10 @@ class MessageSelection:
         for batch in self.batches():
             rows = self.rows.filter(pk__in=batch, **self.wanted)
             yield sorted(rows.values_list("pk", flat=True))
+
+    def read(self, ids: Sequence[int]) -> list[Row]:
+        """Return the rows of some of the messages."""
+        return read(self.rows, ids)
 
     @property
     def rows(self) -> MessageQuerySet:
@@ -108,11 +111,14 @@ class MessageSelection:
             yield sorted(set(self.ids))
             return
         for listing in everything(self.rows, self.wanted):
-            stretch = listing.stretch()
-            yield stretch.ids
-            while stretch.next:
-                stretch = listing.stretch(stretch.next)
-                yield stretch.ids
+            yield from (stretch.ids for stretch in listing.stretches())
+
+
+def in_batches(lists: Iterable[list[int]]) -> Iterator[list[int]]:
+    """Yield lists of ids, 1 000 at a time at most."""
+    for ids in lists:
+        for start in range(0, len(ids), BATCH):
+            yield ids[start : start + BATCH]
 
 
 def selected(

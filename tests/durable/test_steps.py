@@ -383,10 +383,10 @@ class TestAStepThatFails:
         def works(run: DurableContext, card: str) -> None:
             run.step(charge, card, retries=0)
 
-        result = works.enqueue("4111 1111")
+        result = works.enqueue("hush hush")
         run(result)
 
-        assert "4111" not in str(Step.objects.get().error)
+        assert "hush" not in str(Step.objects.get().error)
 
     @pytest.mark.parametrize("atomic", [False, True])
     def test_keeps_redacted_results_of_steps_and_payloads_out_of_errors_and_the_log(

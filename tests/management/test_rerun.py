@@ -215,7 +215,10 @@ class TestAFilter:
                 yield each
 
         monkeypatch.setattr(pgqueue_rerun, "rerun_each", with_a_quick_worker)
-        with patch("pgqueue.management.ended.BATCH", 1), patch("pgqueue.listing.index.STRETCH", 1):
+        with (
+            patch("pgqueue.management.selection.BATCH", 1),
+            patch("pgqueue.listing.index.STRETCH", 1),
+        ):
             called = call("pgqueue_rerun", "--all", "--format=json")
 
         assert (called.json["done"], called.json["up_to"]) == (3, ids[-1])

@@ -42,7 +42,7 @@ class TestTheTable:
     ) -> None:
         live, ended = tasks.asks_late.enqueue(2), tasks.asks_late.enqueue(7)
         run_all(raise_errors=True)
-        signal(ended, "go", 8181)
+        signal(ended, "go", 81818181818)
         run_all(raise_errors=True)
 
         rows = read("steps").to_pylist()
@@ -54,7 +54,7 @@ class TestTheTable:
         assert (open_["state"], open_["finished_at"]) == ("waiting", None)
         assert over["finished_at"] > over["started_at"]
         assert (over["task"], over["kind"]) == (tasks.asks_late.name, "signal")
-        assert "8181" not in str(rows) + str(read("history").column("steps").to_pylist())
+        assert "81818181818" not in str(rows) + str(read("history").column("steps").to_pylist())
 
     def test_is_narrowed_by_its_columns(self, read: Read, connection: Connection) -> None:
         tasks.naps.enqueue()

@@ -1,6 +1,6 @@
 """A request to cancel a running message reaches the worker that runs it by a notification.
 
-The heartbeats of these workers are twenty minutes apart. So only the notification can explain that
+A worker here has twenty minutes between two heartbeats. So only the notification can explain that
 a run ends.
 """
 

@@ -17,7 +17,14 @@ from pgqueue.management.bars import progress_bar
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.management.ended import EndedSelection, newest_ended
-from pgqueue.management.operating import SAMPLE, STOPPED, OperationCounts, heard, would_be
+from pgqueue.management.operating import (
+    STOPPED,
+    OperationCounts,
+    add_dry_run,
+    add_ids,
+    dry_run,
+    heard,
+)
 from pgqueue.management.selection import USAGE, add_filters, chosen
 from pgqueue.operating.reruns import rerun_each
 from pgqueue.redaction import MASK, is_masked
@@ -84,9 +91,7 @@ class Command(QueueCommand):
     intermixes = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument(
-            "ids", nargs="*", type=arguments.message, metavar="ID", help="the ids of messages."
-        )
+        add_ids(parser)
         parser.add_argument(
             "--args",
             dest="positional",  # Django uses `args` itself
@@ -112,13 +117,7 @@ class Command(QueueCommand):
                 metavar="ID",
                 help=f"of the messages that a filter finds, only messages with {words} this one.",
             )
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="only count the messages, and show the first ones.",
-        )
-        arguments.add_format(parser)
-        arguments.add_database(parser)
+        add_dry_run(parser)
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])
@@ -153,16 +152,7 @@ class Command(QueueCommand):
         self._report(reruns, options["format"])
 
     def _look(self, selection: EndedSelection, style: str) -> None:
-        found, sample = 0, list[int]()
-        for batch in selection.existing():
-            found += len(batch)
-            sample += islice(batch, SAMPLE - len(sample))
-        read = selection.read(sample)
-        if style == "json":
-            said = {"verb": "rerun", "dry_run": True, "found": found, "sample": read}
-            self.stdout.write(json.dumps(said))
-        else:
-            self.stdout.write("\n".join(would_be(DONE, found, read)))
+        self.stdout.write(dry_run(selection, "rerun", DONE, style))
 
     def _rerun(self, selection: EndedSelection, style: str) -> None:
         requests, reruns = StopRequests(), _Reruns(selection)

@@ -27,6 +27,9 @@ of their own.
 
 The figures up to 2026-11-26 are older than the constraints on the values of tables, and than
 `guard` around calls of the user's code.
+
+The figures up to 2026-11-27 are older than notifications of requests to cancel, and than classes of
+other packages as arguments.
 """
 COLUMNS = ("metric", "measured", "must", "aim", "verdict")
 

@@ -42,9 +42,10 @@ demo: $(if $(SPARK),$(INSTALLED_ALL),$(INSTALLED))
 	$(RUN) manage.py demo
 	$(if $(SPARK),$(RUN) manage.py pgqueue_report --html report.html)
 
-# WORKERS processes, each with databases of its own; WORKERS=0 runs all tests in one process.
+# WORKERS processes, each with databases of its own; WORKERS=0 runs all tests in one process. OPTIONS are those
+# of pytest: what PYTEST_ADDOPTS says is heard by the runs that tests start themselves, too.
 WORKERS ?= 3
-PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup
+PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup $(OPTIONS)
 
 test: $(TESTED)
 	$(PYTEST) $(TESTS)
@@ -73,7 +74,7 @@ test-browser: $(TESTED)
 
 # Whether the pages that a site has with Celery are those that tests expect of it with ours.
 test-celery: $(TESTED) $(PEERS_INSTALLED)
-	CELERY_PYTHON=$(abspath $(PEERS_VENV))/bin/python $(RUN) -m pytest -n 0 -m celery tests/compat
+	CELERY_PYTHON=$(abspath $(PEERS_VENV))/bin/python $(RUN) -m pytest -n 0 -m celery $(OPTIONS) tests/compat
 
 # Random histories held against two models, and then everybody at once, for half of the minutes.
 MINUTES ?= 10
@@ -103,7 +104,7 @@ bench: $(INSTALLED_ALL)
 # MARKED="smoke and not spark" is a part of it.
 bench-smoke: MARKED ?= smoke
 bench-smoke: $(INSTALLED_ALL)
-	$(RUN) -m pytest -m "$(MARKED)"
+	$(RUN) -m pytest -m "$(MARKED)" $(OPTIONS)
 
 # Millions of messages that workers ran, under load and faults, for the benchmark `spark` and for trying
 # reports. It is made once, and takes minutes for each million.

@@ -43,9 +43,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Drop the template, once all processes of pytest-xdist have ended; keep how the run ended."""
-    if session.config.cache and not _is_xdist_worker(session.config):
+    cache = getattr(session.config, "cache", None)  # None after `-p no:cacheprovider`
+    if cache and not _is_xdist_worker(session.config):
         # For `.ci/failed`: of a run that broke off, not all failures are known.
-        session.config.cache.set("cache/exitstatus", int(exitstatus))
+        cache.set("cache/exitstatus", int(exitstatus))
     if session.config.getoption("numprocesses", None) and not _is_xdist_worker(session.config):
         template.drop()
 

@@ -89,4 +89,4 @@ def test_the_core_passes_its_own_tests_without_any_guest(
         DATABASE_URL=f"{database_url()}_core",
     )  # fmt: skip
 
-    assert tests.returncode == 0, tests.stdout
+    assert tests.returncode == 0, tests.stdout + tests.stderr

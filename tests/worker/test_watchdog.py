@@ -245,7 +245,7 @@ def test_who_retires_is_watched_until_he_has_ended() -> None:
     watched = []
 
     def retire() -> None:
-        eventually(lambda: worker._leases.all() and worker._leases.all()[0].started)
+        eventually(lambda: any(each.started > each.claimed for each in worker._leases.all()))
         worker.retire()
         eventually(lambda: not worker._pipeline.fetcher.is_alive())
         watched.append(worker._watchdog.is_alive() and not worker._watchdog._stopping.is_set())

@@ -117,6 +117,7 @@ STORED: Mapping[str, Callable[[Message, Any], bool]] = {
     "dedupe_key": lambda message, value: message.dedupe_key == value,
     "dedupe_for": remembered,
     "on_conflict": lambda message, value: value in ("return", "replace", "raise"),
+    "longest_wait": lambda message, value: message.state == "ready",
     "hold_for": held,
     "max_attempts": lambda message, value: message.max_attempts == (20 if value is None else value),
     "backoff": backed_off,
@@ -152,6 +153,7 @@ OF_MESSAGES: Mapping[str, list[Any]] = {
     "dedupe_key": [None, "d", "d" * 1000],
     "dedupe_for": [None, 0.5, 60, CENTURY],
     "on_conflict": ["return", "replace", "raise"],
+    "longest_wait": [None, 0.5, 60, CENTURY],
     "hold_for": [None, 60, CENTURY],
     "max_attempts": [None, 1, 2**31 - 1],
     "metadata": [{}, {"a": [1, {"b": None}]}, {"\U0001f600": "\U0001f600", "path": "a\\ud\\u0000"}],
@@ -177,9 +179,16 @@ OF_SEND: Mapping[str, list[Any]] = {
 }
 
 
+OTHERS: Mapping[str, Mapping[str, Any]] = {
+    "dedupe_for": {"dedupe_key": "d"},
+    "longest_wait": {"dedupe_key": "d", "on_conflict": "replace"},
+}
+"""Options without which an option means nothing."""
+
+
 def enqueue(name: str, value: Any) -> None:
     """Enqueue a task with this option, and look at what is stored."""
-    others = {"dedupe_key": "d"} if name == "dedupe_for" else {}
+    others = OTHERS.get(name, {})
     result = jobs.add.using(**{**others, name: value}).enqueue(1)
     if name == "enqueue_on_commit" and value is not False:
         return  # stored at a commit, which this test does not have
@@ -189,7 +198,7 @@ def enqueue(name: str, value: Any) -> None:
 
 def send_one(name: str, value: Any) -> None:
     """Send a message with this option, and look at what is stored."""
-    others = {"dedupe_key": "d"} if name == "dedupe_for" else {}
+    others = OTHERS.get(name, {})
     message = Message.objects.get(pk=send(**{"channel": "mail", **others, name: value}))
     assert STORED[name](message, value), (name, value)
 

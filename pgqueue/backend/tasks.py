@@ -22,9 +22,9 @@ T = TypeVar("T")
 
 # A part of pgqueue.task's options: the other ones belong to Django's task, or to the backend.
 OPTIONS = (
-    "key", "ordered", "dedupe_key", "dedupe_for", "on_conflict", "expires_at", "ttl", "hold_for",
-    "max_attempts", "backoff", "timeout", "hard_timeout", "atomic", "metadata", "enqueue_on_commit",
-    "encrypted",
+    "key", "ordered", "dedupe_key", "dedupe_for", "on_conflict", "longest_wait", "expires_at",
+    "ttl", "hold_for", "max_attempts", "backoff", "timeout", "hard_timeout", "atomic", "metadata",
+    "enqueue_on_commit", "encrypted",
 )  # fmt: skip
 
 
@@ -49,6 +49,7 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
     dedupe_key: str | Callable[..., str | None] | None = None
     dedupe_for: timedelta | float | None = None
     on_conflict: str | None = None
+    longest_wait: timedelta | float | None = None
     expires_at: datetime | None = None
     ttl: timedelta | float | None = None
     hold_for: timedelta | float | None = None
@@ -134,6 +135,7 @@ def task(
     dedupe_key: str | Callable[..., str | None] | None = ...,
     dedupe_for: timedelta | float | None = ...,
     on_conflict: str | None = ...,
+    longest_wait: timedelta | float | None = ...,
     expires_at: datetime | None = ...,
     ttl: timedelta | float | None = ...,
     hold_for: timedelta | float | None = ...,

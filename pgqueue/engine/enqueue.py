@@ -36,6 +36,8 @@ class Common(NamedTuple):
         ordered: they run one at a time in their lane, in the order of their transactions' commits.
         dedupe_for: how long their dedupe keys are remembered; None: while the message lives.
         replaces: whether they replace a waiting message with the same dedupe key.
+        longest_wait: how long after it was first stored a message that is replaced again and again
+            is due at the latest; None: there is no limit.
         parent_id: the message whose run enqueues them.
         flow_id: their flow.
         waits: whether they are held until their parents have ended.
@@ -55,6 +57,7 @@ class Common(NamedTuple):
     ordered: bool = False
     dedupe_for: timedelta | None = None
     replaces: bool = False
+    longest_wait: timedelta | None = None
     parent_id: int | None = None
     flow_id: int | None = None
     waits: bool = False
@@ -243,6 +246,11 @@ def _each(
     ids: Sequence[int] | None,
 ) -> Enqueued:
     """Store messages one by one, by the function that plain SQL uses."""
+    if common.longest_wait is not None:
+        unbound = common._replace(longest_wait=None)
+        with _together(connection):
+            stored = _each(connection, unbound, keys, payloads, bodies, dedupe_keys, ids)
+            return _bound(connection, common.longest_wait, stored)
     if len(keys) > 1:
         # First wait for all locks, then store: other transactions may wait for the stored rows.
         keep_room(connection, [(common.channel, key) for key in keys])
@@ -269,6 +277,20 @@ def _each(
         if "full" in came_of:
             raise _full(cursor, common.channel, keys[came_of.index("full")])
     return Enqueued(ids, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
+
+
+def _bound(connection: Cursors, longest_wait: timedelta, stored: Enqueued) -> Enqueued:
+    """Have the messages that were replaced wait no longer than so long since they were stored."""
+    pairs = zip(stored.ids, stored.came_of, strict=True)
+    replaced = [id for id, came_of in pairs if id is not None and came_of == "replaced"]
+    if not replaced:
+        return stored
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["bound_wait"], {"ids": array(replaced), "longest_wait": longest_wait})
+        bound = {id: row for id, *row in cursor.fetchall()}
+    state, run_at, _ = bound.get(stored.ids[0], (stored.state, stored.run_at, False))
+    is_told = stored.is_told or any(told for _, _, told in bound.values())
+    return stored._replace(state=State(state), run_at=run_at, is_told=is_told)
 
 
 def _admitted(cursor: Any, common: Common, keys: Sequence[str]) -> list[bool] | None:

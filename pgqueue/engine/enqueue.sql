@@ -35,6 +35,24 @@ CROSS JOIN LATERAL pgqueue_enqueue_v1(
     %(flow_id)s, %(waits)s) AS stored
 ORDER BY each.number
 
+-- name: bound_wait
+-- Have messages that were replaced wait no longer than `longest_wait` since they were first stored. The rows are
+-- locked already: the transaction has replaced them.
+WITH changed AS (
+    UPDATE pgqueue_message
+    SET run_at = created_at + %(longest_wait)s::interval,
+        state = CASE WHEN created_at + %(longest_wait)s::interval <= statement_timestamp() THEN 'ready' ELSE state END,
+        governed =
+-- include: governed_anew
+    WHERE id = ANY (%(ids)s::bigint[]) AND state || '' = 'scheduled'
+      AND run_at > created_at + %(longest_wait)s::interval
+    RETURNING id, channel, key, state, governed, run_at
+),
+-- include: told
+SELECT id, state, run_at,
+       CASE state WHEN 'ready' THEN (SELECT count(*) FROM told) > 0 ELSE pgqueue_tell_promoter_v1(run_at) END
+FROM changed
+
 -- name: reserve
 -- Ids for messages that are inserted later.
 SELECT pgqueue_reserve_v1(%(count)s)

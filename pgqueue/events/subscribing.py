@@ -37,7 +37,7 @@ from pgqueue.values.error_words import checked_option, shown
 
 POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
 NOT_FROM_EVENTS = ("run_after", "expires_at", "ttl", "dedupe_key", "dedupe_for", "on_conflict",
-                   "hold_for", "enqueue_on_commit", "connection", "schedule",
+                   "longest_wait", "hold_for", "enqueue_on_commit", "connection", "schedule",
                    "encrypted")  # fmt: skip
 """Options of tasks that messages of events do not have."""
 OF_MESSAGES = ("channel", "queue_name", "ordered", "priority", "max_attempts", "metadata")

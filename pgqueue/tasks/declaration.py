@@ -68,6 +68,7 @@ class Declaration(Generic[P, T]):
     dedupe_key: str | Callable[..., str | None] | None = None
     dedupe_for: timedelta | None = None
     on_conflict: str = "return"
+    longest_wait: timedelta | None = None
     hold_for: timedelta | None = None
     max_attempts: int | None = None
     backoff: Backoff | None = None
@@ -92,6 +93,12 @@ class Declaration(Generic[P, T]):
                 f"{self.name}: dedupe_for remembers a message after its end, on_conflict='replace' "
                 "replaces the message. Choose one."
             )
+        try:
+            task_options.check_longest_wait(
+                self.longest_wait, on_conflict=self.on_conflict, run_after=self.run_after
+            )
+        except ValueError as error:
+            raise InvalidTask(f"{self.name}: {error}") from error
         if self.durable and self.atomic:
             raise InvalidTask(
                 f"{self.name}: a durable task is not one transaction: make its steps atomic, "
@@ -300,6 +307,7 @@ class Declaration(Generic[P, T]):
             "ordered": self.ordered,
             "dedupe_for": self.dedupe_for,
             "replaces": self.on_conflict == "replace",
+            "longest_wait": self.longest_wait,
         }
 
     @property

@@ -261,6 +261,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         on_conflict: the reaction to a second message with the same dedupe_key. "return": the first
             message is returned. "replace": the arguments and times of the first are replaced, if it
             has not started (debouncing: a burst runs once). "raise": raises DuplicateMessage.
+        longest_wait: seconds or a timedelta, with on_conflict="replace". A message that is replaced
+            again and again is due this long after the first enqueue at the latest.
         hold_for: as `hold()`.
         max_attempts: the number of errors after which a message is dead.
         backoff: the wait before a retry: `Exponential(…)`, a list of seconds or timedeltas, or a

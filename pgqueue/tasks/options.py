@@ -66,6 +66,7 @@ class Options(EventTaskOptions, total=False):
     dedupe_key: str | Callable[..., str | None] | None
     dedupe_for: timedelta | float | None
     on_conflict: Literal["return", "replace", "raise"]
+    longest_wait: timedelta | float | None
     hold_for: timedelta | float | None
     enqueue_on_commit: bool | str
     connection: psycopg.Connection[Any] | None
@@ -84,6 +85,28 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
         if name not in _CHECKS:
             raise InvalidTask(f"A task has no option {name!r}. {hint(name, _CHECKS)}")
     return {name: _check(name, value) for name, value in given.items()}
+
+
+def check_longest_wait(
+    longest_wait: timedelta | None, *, on_conflict: str, run_after: datetime | timedelta | None
+) -> None:
+    """Check that `longest_wait` has something to limit.
+
+    Raises:
+        ValueError: nothing is replaced, or each message waits for longer in any case.
+    """
+    if longest_wait is None:
+        return
+    if on_conflict != "replace":
+        raise ValueError(
+            "longest_wait limits how long a message waits that is replaced again and again: it "
+            "needs on_conflict='replace'."
+        )
+    if isinstance(run_after, timedelta) and run_after > longest_wait:
+        raise ValueError(
+            f"longest_wait={longest_wait.total_seconds():g} is shorter than "
+            f"run_after={run_after.total_seconds():g}, for which each message waits."
+        )
 
 
 def _check(name: str, value: Any) -> Any:
@@ -205,6 +228,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "dedupe_key": _dedupe_key,
     "dedupe_for": _duration,
     "on_conflict": _conflict,
+    "longest_wait": _duration,
     "hold_for": _duration,
     "max_attempts": _count,
     "backoff": lambda value: None if value is None else as_backoff(value),
@@ -330,6 +354,7 @@ class MessageOptions(TypedDict, total=False):
     ordered: bool
     dedupe_for: timedelta | float | None
     on_conflict: Literal["return", "replace", "raise"]
+    longest_wait: timedelta | float | None
     hold_for: timedelta | float | None
     metadata: Mapping[str, Any]
     max_attempts: int | None
@@ -350,6 +375,14 @@ def checked_message(options: Mapping[str, Any]) -> dict[str, Any]:
             checked[name] = _OF_A_MESSAGE[name](value)
         except (TypeError, ValueError) as error:
             raise InvalidMessage(f"{name}={shown(value)}: {error}") from error
+    try:
+        check_longest_wait(
+            checked.get("longest_wait"),
+            on_conflict=checked.get("on_conflict", "return"),
+            run_after=checked.get("run_after"),
+        )
+    except ValueError as error:
+        raise InvalidMessage(str(error)) from error
     return checked
 
 
@@ -380,6 +413,7 @@ _OF_A_MESSAGE: dict[str, Callable[[Any], Any]] = {
     "ordered": as_flag,
     "dedupe_for": _duration,
     "on_conflict": _conflict,
+    "longest_wait": _duration,
     "hold_for": _duration,
     "metadata": as_object,
     "max_attempts": _count,

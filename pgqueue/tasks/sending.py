@@ -57,6 +57,8 @@ def send(
             if the message ends sooner.
         on_conflict: the reaction to a second message with the same dedupe_key: "return" the first
             one's id; "replace" the first one, if it was not received yet; "raise" DuplicateMessage.
+        longest_wait: seconds or a timedelta. A message that is replaced again and again is due this
+            long after the first of them was sent at the latest.
         hold_for: seconds or a timedelta. The message is held, and not received, until it is
             committed within this time.
         metadata: a dict that travels with the message.
@@ -265,5 +267,6 @@ def _common(given: dict[str, Any], parent_id: int | None) -> engine.Common:
         ordered=given.get("ordered", False),
         dedupe_for=given.get("dedupe_for"),
         replaces=given.get("on_conflict") == "replace",
+        longest_wait=given.get("longest_wait"),
         parent_id=parent_id,
     )

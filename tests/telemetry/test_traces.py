@@ -55,7 +55,8 @@ Connection = psycopg.Connection[Any]
 
 
 def drain(*options: str) -> None:
-    call_command("runworker", "--drain", *options, verbosity=0)
+    """Run all messages; in one thread, unless options say otherwise: their spans are in order."""
+    call_command("runworker", "--drain", *(options or ("--threads", "1")), verbosity=0)
 
 
 def dispatch(connection: Connection) -> None:

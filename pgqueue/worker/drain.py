@@ -19,7 +19,8 @@ from pgqueue.worker.shutdown import Shutdown
 
 logger = logger_of(__name__)
 
-EVERY = timedelta(seconds=0.2)
+SHORTEST, LONGEST = timedelta(seconds=0.05), timedelta(seconds=0.5)
+"""The naps between two looks: each is twice as long as the one before, while nothing runs."""
 COST = 10
 """The nap after a look is at least this multiple of the look's duration."""
 
@@ -46,13 +47,17 @@ class Drain(Service):
         self._config = config
         self._shutdown = shutdown
         self._pipeline = pipeline
+        self._nap = SHORTEST
         self.leaves_something = False
         """Whether rows are left that make statements fail."""
 
     def tick(self) -> timedelta:
         """Look once."""
         began = monotonic()
-        if not (self._pipeline and self._pipeline.is_busy):
+        if self._pipeline and self._pipeline.is_busy:
+            self._nap = SHORTEST
+        else:
+            self._nap = min(2 * self._nap, LONGEST)
             # In this order: if a row is left out only after this read, the drain looks once more.
             aside = rows_left_out(self._session.connection)
             if not self._is_unfinished(aside):
@@ -61,7 +66,7 @@ class Drain(Service):
                 while flows.end(self._session.connection):
                     pass
                 self._shutdown.end_drained()
-        return max(EVERY, timedelta(seconds=COST * (monotonic() - began)))
+        return max(self._nap, timedelta(seconds=COST * (monotonic() - began)))
 
     def _is_unfinished(self, but_for: LeftOut) -> bool:
         return workers.unfinished(

@@ -299,7 +299,7 @@ class Worker:
         """Wait for the runs, as long as there is time."""
         while self._has_time() and not self._have_ended(pipeline):
             self._settle_overrun(pipeline)
-            self._requests.wait(timedelta(milliseconds=20))
+            self._requests.wait(timedelta(milliseconds=5))
         self._settle_overrun(pipeline)
 
     def _have_ended(self, pipeline: Pipeline) -> bool:

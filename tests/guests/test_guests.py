@@ -16,6 +16,7 @@ from tests.processes import ROOT, database_url
 OF_GUESTS: dict[str, tuple[str, ...]] = {
     "admin": ("templates/admin", "static"),
     "backend": (),
+    "checkins": (),
     "cluster": (),
     "compat": ("management/commands/pgqueue_from_celery.py",),
     "inbox": (),

@@ -268,10 +268,6 @@ def sent() -> Iterator[list[dict[str, Any]]]:
         sentry_sdk.get_global_scope().set_client(None)
 
 
-@task(schedule=options.Schedule(timedelta(hours=2), name="Every two hours"))
-def declared() -> None: ...
-
-
 class TestSentry:
     def test_gets_both_check_ins_under_one_id(self, sent: list[dict[str, Any]]) -> None:
         report_schedules(SentryCrons())
@@ -292,10 +288,12 @@ class TestSentry:
 
         assert [each["status"] for each in sent] == ["in_progress", "error"]
 
+    @pytest.mark.usefixtures("own_tasks")
     def test_gets_the_times_of_a_schedule_in_code(self, sent: list[dict[str, Any]]) -> None:
+        every = options.Schedule(timedelta(hours=2), name="Every two hours")
         report_schedules(SentryCrons(max_runtime=10, margin=timedelta(minutes=3)))
 
-        run(declared, name="Every two hours")
+        run(task(schedule=every)(jobs.add.func), 1, name="Every two hours")
 
         assert sent[0]["monitor_slug"] == "every-two-hours"
         assert sent[0]["monitor_config"] == {
@@ -303,6 +301,20 @@ class TestSentry:
             "timezone": "UTC",
             "max_runtime": 10,
             "checkin_margin": 3,
+        }
+
+    def test_gets_the_times_of_a_schedule_of_the_settings(
+        self, sent: list[dict[str, Any]], settings: Any
+    ) -> None:
+        given = {"task": jobs.add.name, "when": "0 3 * * *", "timezone": "Europe/Berlin"}
+        settings.PGQUEUE = {**settings.PGQUEUE, "SCHEDULES": {"nightly": given}}
+        report_schedules(SentryCrons())
+
+        run(jobs.add, 1)
+
+        assert sent[0]["monitor_config"] == {
+            "schedule": {"type": "crontab", "value": "0 3 * * *"},
+            "timezone": "Europe/Berlin",
         }
 
     def test_gets_those_that_were_named(self, sent: list[dict[str, Any]]) -> None:

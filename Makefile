@@ -104,7 +104,7 @@ bench: $(INSTALLED_ALL)
 # MARKED="smoke and not spark" is a part of it.
 bench-smoke: MARKED ?= smoke
 bench-smoke: $(INSTALLED_ALL)
-	$(RUN) -m pytest -m "$(MARKED)" $(OPTIONS)
+	$(PYTEST) -n 2 -m "$(MARKED)"
 
 # Millions of messages that workers ran, under load and faults, for the benchmark `spark` and for trying
 # reports. It is made once, and takes minutes for each million.

@@ -21,6 +21,9 @@ from tests.benchmarks.harness.report import Report, Round, repeat
 from tests.eventually import eventually
 from tests.system import is_alive
 
+pytestmark = pytest.mark.xdist_group("benchmarks")
+"""They use one server."""
+
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = {
     "backlog": {"claim_ms_10k", "claim_ms_1m", "stats_ms_10m"},

@@ -58,7 +58,7 @@ class SentryCrons:
         self._limits = {name: value for name, value in limits.items() if value is not None}
 
     def __call__(self, check_in: CheckIn) -> None:
-        """Send a check-in, if the schedule is one of these."""
+        """Send a check-in, if the schedule has a monitor."""
         if self._names is not None and check_in.name not in self._names:
             return
         # The start and the end have the same id, also if other processes report them.

@@ -1,4 +1,4 @@
-"""What monitors of schedules are told: over HTTP, and by Sentry's SDK."""
+"""Monitors of schedules are told of each run: over HTTP, and by Sentry's SDK."""
 
 from __future__ import annotations
 

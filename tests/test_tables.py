@@ -13,6 +13,7 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import connections, transaction
+from django.db.backends.utils import CursorWrapper
 from django.db.models.signals import post_save
 
 import pgqueue
@@ -184,6 +185,22 @@ def test_an_old_table_names_the_column_that_is_missing(empty: None) -> None:
     migrate()
     with connections["default"].cursor() as cursor:
         cursor.execute("ALTER TABLE pgqueue_channel RENAME watched TO listened_to")
+
+    with pytest.raises(NotMigrated, match="column .*watched.* does not exist: run manage"):
+        Channel("mail").configure(watched=True)
+
+
+@pytest.mark.parametrize("tracer", ["sentry_sdk.utils", "ddtrace.contrib", "wrapt.wrappers"])
+def test_it_is_named_under_a_tracer_of_statements(
+    empty: None, tracer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    migrate()
+    with connections["default"].cursor() as cursor:
+        cursor.execute("ALTER TABLE pgqueue_channel RENAME watched TO listened_to")
+    code = "def execute(self, *args, **kwargs):\n    return original(self, *args, **kwargs)"
+    names: dict[str, Any] = {"__name__": tracer, "original": CursorWrapper.execute}
+    exec(code, names)  # noqa: S102
+    monkeypatch.setattr(CursorWrapper, "execute", names["execute"])
 
     with pytest.raises(NotMigrated, match="column .*watched.* does not exist: run manage"):
         Channel("mail").configure(watched=True)

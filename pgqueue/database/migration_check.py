@@ -24,7 +24,12 @@ PREFIX = "pgqueue_"
 """Of the names of our tables, functions and indexes."""
 OTHERS = ("role ", "publication ", "replication slot ", "schema ", "database ", "tablespace ")
 """What else may be missing, whatever its name is: no migration makes these."""
-BETWEEN = frozenset({"psycopg", "django", "contextlib", "asgiref", "concurrent"})
+TRACERS = frozenset(
+    ("ddtrace", "debug_toolbar", "elasticapm", "newrelic", "opentelemetry", "scout_apm",
+     "sentry_sdk", "silk", "wrapt")
+)  # fmt: skip
+"""Packages that may replace the methods of cursors by their own, which call these."""
+BETWEEN = TRACERS | {"psycopg", "django", "contextlib", "asgiref", "concurrent"}
 """Packages through which a statement is sent."""
 LACKS = (UndefinedTable, UndefinedColumn, UndefinedFunction, UndefinedObject)
 

@@ -261,7 +261,13 @@ class Kept(Transport):
 def sent() -> Iterator[list[dict[str, Any]]]:
     Kept.sent = []
     with sentry_sdk.isolation_scope() as scope:
-        client = sentry_sdk.Client("https://key@sentry.invalid/1", transport=Kept, environment="x")
+        # No integrations: they would patch this process for good.
+        client = sentry_sdk.Client(
+            "https://key@sentry.invalid/1",
+            transport=Kept,
+            default_integrations=False,
+            auto_enabling_integrations=False,
+        )
         scope.set_client(client)
         sentry_sdk.get_global_scope().set_client(client)
         yield Kept.sent

@@ -96,6 +96,7 @@ from pgqueue.operating.channels import Channel as Channel
 from pgqueue.options.retries import Exponential as Exponential
 from pgqueue.options.retries import backoff as backoff
 from pgqueue.options.schedules import Schedule as Schedule
+from pgqueue.tasks import BatchCall as BatchCall
 from pgqueue.tasks import Delivery as Delivery
 from pgqueue.tasks import Notice as Notice
 from pgqueue.tasks import Task as Task

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import assert_type
+from collections.abc import Coroutine
+from typing import Any, assert_type
 
-from pgqueue import TaskContext, subscribe, task, webhooks
+from pgqueue import BatchCall, Task, TaskContext, TaskResult, subscribe, task, webhooks
 from pgqueue.events import subscriptions
 
 
@@ -21,6 +22,32 @@ def told(context: TaskContext, a: int) -> str:
 @task
 async def double(a: int) -> int:
     return 2 * a
+
+
+@task(batch=10, batch_wait=0.5, batch_by="key")
+def index(calls: list[BatchCall[int, str]]) -> list[float]:
+    return [call.args[0] for call in calls]
+
+
+@task(batch=10)
+def collect(calls: list[BatchCall[...]]) -> None: ...
+
+
+@task(batch=10)
+async def halve(calls: list[BatchCall[int]]) -> list[float]:
+    return [call.args[0] / 2 for call in calls]
+
+
+def a_batch_task_is_enqueued_one_call_at_a_time() -> None:
+    assert_type(index, Task[[int, str], float])
+    assert_type(index.enqueue(1, "x"), TaskResult[float])
+    assert_type(index(1, "x"), float)
+    assert_type(halve, Task[[int], Coroutine[Any, Any, float]])
+    collect.enqueue(1, name="x")
+
+    index.enqueue(1)  # type: ignore[call-arg]
+    index.enqueue("x", "x")  # type: ignore[arg-type]
+    task(batch="10")  # type: ignore[call-overload]
 
 
 async def a_task_is_called_as_its_function_is(context: TaskContext) -> None:

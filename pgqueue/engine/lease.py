@@ -79,6 +79,16 @@ def lock(connection: Connection, lease: Lease | Claim) -> Lock | None:
     return Lock(*row) if row else None
 
 
+def lock_all(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, Lock]:
+    """Lock the rows of `leases` in the order of their ids, until the transaction ends.
+
+    Returns:
+        The lock of each id. A lost lease has none.
+    """
+    rows = connection.execute(SQL["lock_all"], fence(leases)).fetchall()
+    return {id: Lock(pid, transaction) for id, pid, transaction in rows}
+
+
 def let_go(connection: Connection, locks: Collection[Lock]) -> None:
     """End the transactions that have these locks, and wait a second at most for their ends.
 

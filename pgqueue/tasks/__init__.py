@@ -4,7 +4,9 @@ Raw messages have no function: `send()` stores them, and `receive()` leases them
 """
 
 from pgqueue.codec import encoding
+from pgqueue.tasks import batching as batching
 from pgqueue.tasks import latches as latches
+from pgqueue.tasks.batch_calls import BatchCall
 from pgqueue.tasks.context import TaskContext
 from pgqueue.tasks.definition import Task, find_task, task
 from pgqueue.tasks.delivery import Delivery
@@ -16,6 +18,7 @@ from pgqueue.tasks.watching import Notice, watch
 
 __all__ = [
     "AsyncReceiver",
+    "BatchCall",
     "Delivery",
     "Notice",
     "Receiver",

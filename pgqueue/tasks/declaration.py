@@ -40,6 +40,9 @@ OF_THE_DECORATOR = {
     "encrypted",
     "schedule",
     "redact",
+    "batch",
+    "batch_wait",
+    "batch_by",
 }
 OF_THE_FUNCTION = ("__module__", "__name__", "__qualname__", "__doc__")
 
@@ -157,7 +160,8 @@ class Declaration(Generic[P, T]):
     def using(self, **options: Unpack[Options]) -> Self:
         """Return a copy with other options.
 
-        takes_context, encrypted, schedule and redact belong to the function, and are refused here.
+        takes_context, encrypted, schedule, redact and the options of a batch belong to the
+        function, and are refused here.
 
         Raises:
             InvalidTask: an option is unknown, or its value is invalid.

@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from itertools import islice
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, Unpack, cast, overload
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -19,6 +20,7 @@ from pgqueue.exceptions import InvalidArguments, InvalidTask, OtherTransactionWa
 from pgqueue.options.retries import declare
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks import redacting, registry, storing
+from pgqueue.tasks.batch_calls import BatchCall
 from pgqueue.tasks.canvas import Call, Group, mapped
 from pgqueue.tasks.context import RunState, TaskContext, contexts
 from pgqueue.tasks.declaration import Declaration
@@ -199,8 +201,44 @@ class Task(Declaration[P, T]):
                 )
 
 
+class BatchDecorator(Protocol):
+    """Makes a batch task of a function. The task's parameters are the arguments of its calls."""
+
+    @overload
+    def __call__(self, function: Callable[[list[BatchCall[P]]], None], /) -> Task[P, None]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[BatchCall[P]]], Sequence[T] | None], /
+    ) -> Task[P, T]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[BatchCall[P]]], Coroutine[Any, Any, None]], /
+    ) -> Task[P, Coroutine[Any, Any, None]]: ...
+
+    @overload
+    def __call__(
+        self, function: Callable[[list[BatchCall[P]]], Coroutine[Any, Any, Sequence[T] | None]], /
+    ) -> Task[P, Coroutine[Any, Any, T]]: ...
+
+
 @overload
 def task(function: Callable[P, T], /) -> Task[P, T]: ...
+
+
+@overload
+def task(
+    *,
+    batch: int,
+    batch_wait: timedelta | float = ...,
+    batch_by: Literal["key"] | None = ...,
+    encrypted: bool = ...,
+    schedule: Any = ...,
+    redact: Sequence[str] = ...,
+    aliases: Sequence[str] = ...,
+    **options: Unpack[Options],
+) -> BatchDecorator: ...
 
 
 @overload
@@ -292,6 +330,11 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             or a timedelta, a `Schedule(…)`, or a list of schedules.
         redact: a list of arguments to hide from people, or of paths into them: `"card"`,
             `"user.email"`, also in each item of a list; `"return"` is the return value.
+        batch: the maximum number of messages of one run, 1 to 1000. The function takes a list of
+            `BatchCall`, one for each message, and returns None, or a list with a result for each.
+        batch_wait: seconds or a timedelta that a message waits at most for others, until the batch
+            is full. 0: a batch has the messages that a worker has claimed at once.
+        batch_by: "key": only messages of one key are in a batch. None: of any keys.
 
     Raises:
         InvalidTask: an option is unknown or invalid, or the function is not importable by name.
@@ -311,12 +354,25 @@ def _declare(function: Callable[..., Any], options: Mapping[str, Any]) -> Task[A
     given = task_options.checked(options)
     if given.get("durable"):
         given["takes_context"] = True
-    declared: Task[Any, Any] = Task(func=function, **given)
+    declared = _made(function, given)
     declare(declared.backoff)
     if declared.redact:
         redacting.check(declared)
     registry.add(declared)
     return declared
+
+
+def _made(function: Callable[..., Any], given: Mapping[str, Any]) -> Task[Any, Any]:
+    if "batch" in given:
+        return kinds["batch"](function, given)
+    for name in ("batch_wait", "batch_by"):
+        if name in given:
+            raise InvalidTask(f"{function.__qualname__}: {name} needs a batch: @task(batch=100).")
+    return Task(func=function, **given)
+
+
+kinds: dict[str, Callable[[Callable[..., Any], Mapping[str, Any]], Task[Any, Any]]] = {}
+"""Functions that make tasks of other kinds, by the option that asks for one."""
 
 
 def _find(name: str, changed: Mapping[str, Any]) -> Task[Any, Any]:

@@ -35,6 +35,8 @@ from pgqueue.values.number_checks import (
 logger = logger_of("pgqueue")
 
 CONFLICTS = ("return", "replace", "raise")
+LARGEST_BATCH = 1000
+"""A worker holds some thousand leases at once: see `worker.fetcher`."""
 
 Isolation = Literal["read committed", "repeatable read", "serializable"]
 Atomic: TypeAlias = "bool | Isolation"
@@ -217,6 +219,19 @@ def _aliases(value: Any) -> tuple[str, ...]:
     return paths
 
 
+def _batch_wait(value: Any) -> timedelta:
+    wait = as_timedelta(value)
+    if not timedelta() <= wait <= LONGEST:
+        raise ValueError("it must be 0 seconds or more, and a hundred years at most.")
+    return wait
+
+
+def _batch_by(value: Any) -> str | None:
+    if value not in (None, "key"):
+        raise ValueError("it must be 'key' or None.")
+    return value  # type: ignore[no-any-return]
+
+
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "channel": _channel,
     "key": _key,
@@ -246,6 +261,9 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "encrypted": as_flag,
     "schedule": as_schedules,
     "redact": as_paths,
+    "batch": lambda value: as_count(value, least=1, most=LARGEST_BATCH),
+    "batch_wait": _batch_wait,
+    "batch_by": _batch_by,
 }
 
 

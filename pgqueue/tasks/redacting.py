@@ -177,6 +177,11 @@ def hiding_of(claims: Iterable[Claim], events: Iterable[Any] = ()) -> Hidden:
     return _hidden(chain(*map(_of_claim, claims), *map(_of_event, events)))
 
 
+def columns_of(claims: Iterable[Claim]) -> Iterator[RedactedColumn]:
+    """Return the values of claimed messages, to search them for redacted values."""
+    return chain.from_iterable(map(_of_claim, claims))
+
+
 def _hidden(parts: Iterable[RedactedColumn], *, keeps_locals: bool = True) -> Hidden:
     looked_at = [part for part in parts if part.size and not part.redactor.is_idle]
     if sum(part.size for part in looked_at) > MOST_BYTES:

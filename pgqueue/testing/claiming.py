@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -27,16 +28,26 @@ JSON = ("payload", "metadata", "options", "progress")
 LIMITS = ("idle_in_transaction_session_timeout", "lock_timeout")
 
 
-def claim_next(alias: str, worker_id: UUID) -> Claim | None:
+def claim_next(
+    alias: str,
+    worker_id: UUID,
+    *,
+    options: str | None = None,
+    **columns: Any,
+) -> Claim | None:
     """Claim the ready message with the highest priority, and the earliest due time among them.
 
     It passes over messages that a worker would not claim now. Their channel is paused, a policy or
     the order of their key keeps them back, or they have expired.
+
+    Args:
+        options, columns: of the messages to look at; without columns, all of them. In a channel
+            with policies another message may be claimed instead.
     """
     with _lend(alias) as connection:
         _tidy(connection)
         tried = set()
-        for message in _ready(alias):
+        for message in _ready(alias, options, columns):
             # One claim covers a whole governed channel, or all later messages of a free lane.
             place = (message.channel, None if message.governed else message.key)
             if place in tried:
@@ -51,9 +62,12 @@ def claim_next(alias: str, worker_id: UUID) -> Claim | None:
     return None
 
 
-def _ready(alias: str) -> Iterator[Message]:
+def _ready(alias: str, options: str | None, columns: dict[str, Any]) -> Iterator[Message]:
     """Yield ready messages in the order of their runs. Nearly always the first is claimed."""
     ready = Message.objects.using(alias).filter(state=State.READY).order_by("rank", "run_at", "id")
+    if columns:
+        same = {"options": json.loads(options)} if options else {"options__isnull": True}
+        ready = ready.filter(**columns, **same)
     ready = ready.only("channel", "key", "rank", "run_at", "governed")
     for start in count(0, PAGE):
         page = list(ready[start : start + PAGE])

@@ -27,10 +27,13 @@ from pgqueue.database.django_connections import kept_open
 from pgqueue.engine import lookup, promote
 from pgqueue.engine.values import Claim
 from pgqueue.tasks import TaskResult, registry
+from pgqueue.tasks.batching import batched
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.storing import on_stored
 from pgqueue.testing.claiming import claim_next
+from pgqueue.worker.batch_runner import BatchRunner
 from pgqueue.worker.handlers import Handlers
+from pgqueue.worker.leased_batch import LeasedBatch
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.runner import Runner
@@ -46,6 +49,8 @@ def run_all(
     Messages that are enqueued meanwhile are run, too. Messages with a higher priority run first,
     then messages that were due earlier. A message stays if a worker would not run it now, because
     of a delay, a hold, a pending retry, a paused channel, a policy, or the order of its key.
+
+    A batch task runs once for up to `batch` of its ready messages; nothing waits for `batch_wait`.
 
     In a transaction, for example in a TestCase, each run has a savepoint: after a database error in
     a task, only the writes of this run are undone.
@@ -66,12 +71,13 @@ def run_all(
     """
     ran = []
     with _Bench.opened(database or settings().database) as bench:
-        while run := bench.run_next():
-            ran.append(run.result)
-            if retries and isinstance(run.ending, Retried):
-                bench.make_ready(run.claim)
-            elif raise_errors and run.ending.error is not None:
-                raise run.ending.error
+        while together := bench.run_next():
+            for run in together:
+                ran.append(run.result)
+                if retries and isinstance(run.ending, Retried):
+                    bench.make_ready(run.claim)
+                elif raise_errors and run.ending.error is not None:
+                    raise run.ending.error
     return ran
 
 
@@ -115,6 +121,8 @@ class _Bench:
     alias: str
     runner: Runner
     worker_id: UUID
+    aside: list[Claim]
+    """Messages that were claimed instead of messages for a batch: they run next."""
 
     @classmethod
     @contextmanager
@@ -126,22 +134,61 @@ class _Bench:
         timeouts.start()
         try:
             with kept_open():
-                yield cls(alias, runner, uuid4())
+                yield cls(alias, runner, uuid4(), [])
         finally:
             timeouts.stop()
 
-    def run_next(self) -> _Ran | None:
-        """Claim, run and settle one message, and return it; None: no message is ready."""
-        while claim := claim_next(self.alias, self.worker_id):
-            leased = LeasedMessage(claim, monotonic())
+    def run_next(self) -> list[_Ran]:
+        """Claim, run and settle a message or a batch, and return it; []: no message is ready."""
+        while claim := self._next():
+            together = [claim, *self._beside(claim)]
             with _savepoints():
-                ending = self.runner.run(leased)
-            self._settle(leased, ending)
-            task = registry.get(leased.claim.task)
+                ended = self._ended([LeasedMessage(each, monotonic()) for each in together])
+            for leased, ending in ended:
+                self._settle(leased, ending)
+            claims = {each.id: each for each in together}
             # Without a task or a handler of this name here, the message was not run.
-            if task is not None and not isinstance(ending, HandedBack):
-                return _Ran(claim, ending, self._result(task, leased.claim))
-        return None
+            ran = [
+                _Ran(claims[leased.claim.id], ending, self._result(task, leased.claim))
+                for leased, ending in ended
+                if (task := registry.get(leased.claim.task)) is not None
+                and not isinstance(ending, HandedBack)
+            ]
+            if ran:
+                return ran
+        return []
+
+    def _next(self) -> Claim | None:
+        return self.aside.pop(0) if self.aside else claim_next(self.alias, self.worker_id)
+
+    def _beside(self, first: Claim) -> list[Claim]:
+        """Claim the messages that a worker would put into one batch with this one."""
+        task = batched.get(first.task)
+        if task is None or first.lost:
+            return []
+        found: list[Claim] = []
+        alike: dict[str, Any] = {
+            "task": first.task,
+            "lost": 0,
+            "options": first.options and first.options.decode(),
+        }
+        if task.batch_by:
+            alike["key"] = first.key
+        while len(found) < task.batch - 1:
+            claim = claim_next(self.alias, self.worker_id, **alike)
+            if claim is None:
+                break
+            is_alike = (claim.task, claim.options) == (first.task, first.options)
+            if is_alike and not claim.lost and (not task.batch_by or claim.key == first.key):
+                found.append(claim)
+            else:
+                self.aside.append(claim)
+        return found
+
+    def _ended(self, together: list[LeasedMessage]) -> list[tuple[LeasedMessage, Ending]]:
+        if len(together) > 1:
+            return BatchRunner(self.runner).run(LeasedBatch(together))
+        return [(each, self.runner.run(each)) for each in together]
 
     def make_ready(self, claim: Claim) -> None:
         """Make a delayed message ready."""

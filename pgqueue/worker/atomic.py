@@ -120,7 +120,7 @@ class AtomicRun:
         try:
             with transaction.atomic(using=self.alias):
                 ending = self.call()
-                _check_unbroken(self.alias)
+                check_unbroken(self.alias)
         except BaseException as error:
             if is_conflict(error) or isinstance(error, GONE) or connection.closed:
                 raise
@@ -140,7 +140,7 @@ class AtomicRun:
         return bool(lease.extend(connection.connection, claims, lease=settings().lease))
 
 
-def _check_unbroken(alias: str) -> None:
+def check_unbroken(alias: str) -> None:
     """Check that the transaction of a task that returned will commit.
 
     Raises:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -41,8 +41,10 @@ from pgqueue.database.django_connections import (
 from pgqueue.exceptions import Defer, TransactionLeftOpen
 from pgqueue.threads.service import Service
 from pgqueue.values.escaping import logger_of
+from pgqueue.worker.batch_runner import BatchRun, BatchRunner
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.executor import IDLE, Endings, Executor
+from pgqueue.worker.leased_batch import LeasedBatch
 from pgqueue.worker.leases import LeasedMessage, Run
 from pgqueue.worker.runner import Arguments, Runner
 
@@ -83,6 +85,7 @@ class EventLoop(Executor):
             {"loop-begin": self._begin, "loop": self._live, "loop-end": self._conclude},
         )
         self._runner = runner
+        self._batches = BatchRunner(runner)
         self._free = threading.Semaphore(slots)
         self._loop = asyncio.new_event_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -128,6 +131,9 @@ class EventLoop(Executor):
             self._loop.call_soon_threadsafe(self._finish)
 
     def _begin_one(self, leased: LeasedMessage) -> None:
+        if leased.is_batch:
+            self._begin_batch(cast("LeasedBatch", leased))
+            return
         run = self._runner.begin(leased)
         forking.leave_if_forked_since(self._generation)
         if isinstance(run, Run):
@@ -135,6 +141,16 @@ class EventLoop(Executor):
         else:
             self._make_room()
             self._endings.put(leased, run)
+
+    def _begin_batch(self, leased: LeasedBatch) -> None:
+        batch = self._batches.begin(leased)
+        forking.leave_if_forked_since(self._generation)
+        if batch is None:
+            self._make_room()
+            self._put_batch(leased)
+            return
+        self._batches.prepare(batch)
+        self._loop.call_soon_threadsafe(self._spawn, batch, ([], {}))
 
     def _send(self, run: Run) -> None:
         try:
@@ -175,7 +191,10 @@ class EventLoop(Executor):
     async def _await(self, run: Run, arguments: Arguments) -> None:
         began = len(self._rolled_back)
         try:
-            value = await self._runner.awaited(run, arguments)
+            if isinstance(run, BatchRun):
+                value = await self._batches.awaited(run)
+            else:
+                value = await self._runner.awaited(run, arguments)
         except BaseException as error:
             # Even SystemExit, which would end the loop and all other tasks.
             ended = _raising(error)
@@ -267,6 +286,9 @@ class EventLoop(Executor):
         begin_thread()
         while ended := self._next_ended():
             run, value = ended
+            if isinstance(run, BatchRun):
+                self._conclude_batch(run, value)
+                continue
             # A run that was given up did not fail: another worker runs its message.
             ending: Ending = Closed()
             if not run.leased.given_up:
@@ -276,6 +298,13 @@ class EventLoop(Executor):
             self._make_room()
             self._endings.put(run.leased, ending)
         connections.close_all()
+
+    def _conclude_batch(self, batch: BatchRun, value: Callable[[], Any]) -> None:
+        guard.isolated(self._batches.conclude, batch, value)
+        forking.leave_if_forked_since(self._generation)
+        self._runner.end(batch.leased)
+        self._make_room()
+        self._put_batch(batch.batch)
 
     def _next_ended(self) -> Ended | None:
         if are_any_open():

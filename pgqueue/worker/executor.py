@@ -8,10 +8,11 @@ from datetime import timedelta
 from time import monotonic
 from typing import Protocol
 
-from pgqueue.calls.outcomes import Ending
+from pgqueue.calls.outcomes import Closed, Ending
 from pgqueue.database.django_connections import are_any_open, close_idle_connections
 from pgqueue.threads.service import told
 from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.leased_batch import LeasedBatch
 from pgqueue.worker.leases import LeasedMessage
 
 IDLE = 1.0
@@ -81,6 +82,11 @@ class Executor:
 
     def cut(self) -> None:
         """Do nothing: the threads wait on no connection."""
+
+    def _put_batch(self, leased: LeasedBatch) -> None:
+        """Hand on the endings of the messages of a batch."""
+        for each, ending in leased.ended:
+            self._endings.put(each, Closed() if each.given_up else ending)
 
     def _run(self, name: str) -> None:
         with told(name):

@@ -12,10 +12,10 @@ from pgqueue.claiming.idle import Idle
 from pgqueue.claiming.listener import ClaimListener
 from pgqueue.engine.notifications import DUE_EARLIER
 from pgqueue.threads.service import NO_NAP, Service
-from pgqueue.worker.buffer import LARGEST, Buffer
+from pgqueue.worker.buffer import LARGEST
+from pgqueue.worker.collector import Collector
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.settler import Settler
-from pgqueue.worker.thread_or_loop import Sorting
 from pgqueue.worker.wakeups import Wakeups
 
 BATCH = 1000
@@ -44,7 +44,7 @@ class Fetcher(Service):
     def __init__(
         self,
         claimer: Claimer,
-        buffer: Buffer | Sorting,
+        buffer: Collector,
         leases: Leases,
         settler: Settler,
         wakeups: Wakeups,
@@ -92,7 +92,7 @@ class Fetcher(Service):
 
     def rest(self, nap: timedelta) -> None:
         """Nap until woken or notified, `nap` at most."""
-        self._listener.wait(nap.total_seconds())
+        self._listener.wait(min(nap.total_seconds(), self._buffer.due_in()))
 
     def wake(self) -> None:
         """End the nap."""
@@ -100,6 +100,7 @@ class Fetcher(Service):
 
     def tick(self) -> timedelta:
         """Claim once; return the nap, which depends on the claimed messages and the room."""
+        self._buffer.flush()
         # First announce, then look: so the fetcher does not miss room that is made meanwhile.
         wakeup = self._wakeups.fetcher
         wakeup.waits_for_room = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from pgqueue.engine.lease import Lock
 from pgqueue.engine.values import Claim
@@ -14,6 +14,9 @@ from pgqueue.tasks import Task, TaskContext
 
 class LeasedMessage:
     """A claim, and the state of its run in this process. Times are of the monotonic clock."""
+
+    is_batch: ClassVar[bool] = False
+    """Whether it stands for several messages: see `worker.leased_batch`."""
 
     __slots__ = (
         *("cancelled", "claim", "claimed", "finished", "given_up", "interrupt", "lock", "lost"),

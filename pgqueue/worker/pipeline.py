@@ -10,6 +10,7 @@ from pgqueue.conf import settings
 from pgqueue.database.connections import Session
 from pgqueue.threads.service import Service
 from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.collector import Collector
 from pgqueue.worker.eventloop import EventLoop, LoopWatch
 from pgqueue.worker.executor import Endings, Executor
 from pgqueue.worker.fetcher import Fetcher
@@ -44,7 +45,9 @@ class Pipeline:
             least=config.threads if config.coroutines else 0,
         )
         for_loop = Buffer(config.coroutines, wakeups.fetcher, least=config.coroutines)
-        self._buffer = Sorting(for_threads, for_loop) if config.coroutines else for_threads
+        self._buffer = Collector(
+            Sorting(for_threads, for_loop) if config.coroutines else for_threads
+        )
         endings: Endings = self.settler
         if config.max_tasks is not None:
             endings = TaskLimit(config.max_tasks, endings, self._buffer, shared.shutdown)
@@ -121,7 +124,7 @@ def _runner(shared: Shared, timeouts: Timeouts) -> Runner:
     )
 
 
-def _fetcher(shared: Shared, buffer: Buffer | Sorting, settler: Settler) -> Fetcher:
+def _fetcher(shared: Shared, buffer: Collector, settler: Settler) -> Fetcher:
     config, options = shared.config, settings()
     claimer = Claimer(
         Session(config.database, name="fetcher"),

@@ -56,6 +56,7 @@ from pgqueue.worker.failures import (
     unbegun,
 )
 from pgqueue.worker.handlers import Handlers
+from pgqueue.worker.leased_batch import runs_of
 from pgqueue.worker.leases import LeasedMessage, Run
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.shutdown import Shutdown
@@ -125,12 +126,12 @@ class Runner:
             return self._begin(leased)
         except BaseException:
             self.end(leased)
-            _complain("%s #%s could not begin", leased.claim.task, leased.claim.id)
+            complain("%s #%s could not begin", leased.claim.task, leased.claim.id)
             return unbegun(leased.claim)
 
     def _begin(self, leased: LeasedMessage) -> Run | Ending:
-        if needless := _needless(leased):
-            return needless
+        if nothing := needless(leased):
+            return nothing
         if not leased.claim.task and not self._has_handler(leased):
             return self._unknown(leased)
         try:
@@ -142,9 +143,9 @@ class Runner:
         if declared is None:
             return self._unknown(leased)
         self.quarantine.begin(leased)
-        if needless := _needless(leased):  # again: the quarantine may have taken a while
+        if nothing := needless(leased):  # again: the quarantine may have taken a while
             self.end(leased)
-            return needless
+            return nothing
         leased.begin()
         context = declared.context(leased.claim, leased, self.alias)
         if declared.durable:
@@ -154,7 +155,7 @@ class Runner:
         except Exception as error:
             self.end(leased)
             return failed(declared, context, error)
-        _tell(task.send_started, context)
+        tell(task.send_started, context)
         return Run(task, context, leased)
 
     def end(self, leased: LeasedMessage) -> None:
@@ -205,14 +206,14 @@ class Runner:
         args, kwargs = arguments
         with Cancellable(leased):
             if not task.limits:
-                with self._bound(run) if task.hard_timeout else nullcontext():
+                with self.bound(run) if task.hard_timeout else nullcontext():
                     return await _awaited(task, context, *args, **kwargs)
             # A coroutine is cancelled only once: by the first limit.
             first = task.limits[0]
-            over = _over_at(run, first)
+            over = over_at(run, first)
             with self.timeouts.outlived(leased, over):
                 async with within(over, first.error):
-                    with self._bound(run):
+                    with self.bound(run):
                         return await _awaited(task, context, *args, **kwargs)
 
     def conclude(self, run: Run, value: Callable[[], Any]) -> Ending:
@@ -223,13 +224,13 @@ class Runner:
         """
         is_written = False
         try:
-            ending = self._ended(run, value)
+            ending = self.ended(run, value)
             if has_grown(run, ending):
-                ending = self._grown(run, ending)
+                ending = self.grown(run, ending)
                 is_written = True
         except BaseException as error:
-            ending = _ending_after(run, error)
-        return self._announced(run, ending, is_written=is_written)
+            ending = ending_of_error(run, error)
+        return self.announced(run, ending, is_written=is_written)
 
     def _has_handler(self, leased: LeasedMessage) -> bool:
         """Turn a raw message into a call of its channel's handler; return whether there is one."""
@@ -249,19 +250,19 @@ class Runner:
             ending = self._ending(run)
             is_written = bool(run.task.atomic)
             if not is_written and has_grown(run, ending):
-                ending = self._grown(run, ending)
+                ending = self.grown(run, ending)
                 is_written = True
         except BaseException as error:
             if run.leased.given_up:
                 return Closed()  # perhaps its connection was cut: this is no failure
             close_after(error)
             # Even SystemExit: a task does not end its worker. An atomic task has written nothing.
-            ending = _ending_after(run, error)
+            ending = ending_of_error(run, error)
         if not is_written:
             run.leased.end()
-        return self._announced(run, ending, is_written=is_written)
+        return self.announced(run, ending, is_written=is_written)
 
-    def _announced(self, run: Run, ending: Ending, *, is_written: bool) -> Ending:
+    def announced(self, run: Run, ending: Ending, *, is_written: bool) -> Ending:
         """Announce the ending of a run; return the ending that the settler must write."""
         if is_written:
             self.tally.add([(run.leased, ending)])
@@ -271,19 +272,19 @@ class Runner:
     def _ending(self, run: Run) -> Ending:
         task, context, leased = run
         if not task.atomic:
-            return self._ended(run, lambda: guard.call(self._returned, run))
+            return self.ended(run, lambda: guard.call(self._returned, run))
 
         def call() -> Ending:
             # The notes of an earlier call were rolled back.
             context.claim, context.growth = leased.claim, None
-            ending = self._ended(run, lambda: guard.call(self._returned, run))
+            ending = self.ended(run, lambda: guard.call(self._returned, run))
             if has_grown(run, ending):
                 grow(run, self.alias)
             return ending
 
         return AtomicRun(self.alias, task.atomic, run, call, is_inside=self.is_inside).ending()
 
-    def _grown(self, run: Run, ending: Ending) -> Ending:
+    def grown(self, run: Run, ending: Ending) -> Ending:
         """Write the ending of a run, and its additions to its flow, in one transaction.
 
         Returns:
@@ -296,7 +297,15 @@ class Runner:
 
         return AtomicRun(self.alias, True, run, call, is_inside=self.is_inside).ending()
 
-    def _ended(self, run: Run, value: Callable[[], Any]) -> Ending:
+    def ended(self, run: Run, value: Callable[[], Any]) -> Ending:
+        """Return the ending of a run after its function.
+
+        Args:
+            value: returns the function's return value, or raises its error.
+
+        Raises:
+            BaseException: the function's error.
+        """
         try:
             returned = value()
         except Suspend as suspend:
@@ -317,14 +326,14 @@ class Runner:
         if run.task.is_async:
             return async_to_sync(self.awaited)(run, arguments)
         args, kwargs = arguments
-        with around(run.context), self._limited(run):
+        with around(run.context), self.limited(run):
             began = forking.generation
             try:
                 return run.task.run_here(*args, **kwargs)
             finally:
                 forking.leave_if_forked_since(began)
 
-    def _bound(self, run: Run) -> AbstractContextManager[None]:
+    def bound(self, run: Run) -> AbstractContextManager[None]:
         """Fail the run and end this process if the block exceeds its hard timeout."""
         if self.grace is None or (hard := run.task.hard_limit(self.grace)) is None:
             return nullcontext()
@@ -344,9 +353,11 @@ class Runner:
         error = (final[-1] if final else TaskTimeout)("It had not ended at its hard timeout.")
         run.leased.end()
         if self.shutdown:
-            self.shutdown.end_overrun(run.leased, _ending_after(run, error))
+            for each in runs_of(run):
+                self.shutdown.end_overrun(each.leased, ending_of_error(each, error))
 
-    def _limited(self, run: Run) -> AbstractContextManager[None]:
+    def limited(self, run: Run) -> AbstractContextManager[None]:
+        """Raise the error of each of the task's limits in the block when its time is over."""
         is_limited = run.task.limits or run.task.hard_timeout
         return self._interrupted(run) if is_limited else nullcontext()
 
@@ -355,11 +366,11 @@ class Runner:
         """Raise the error of each of the task's limits in the block when its time is over."""
         with ExitStack() as stack:
             for limit in run.task.limits:
-                over = _over_at(run, limit)
+                over = over_at(run, limit)
                 stack.enter_context(
                     self.timeouts.limit(run.leased, over, limit.error, is_final=limit.is_final)
                 )
-            with self._bound(run):
+            with self.bound(run):
                 yield
 
     def _unknown(self, leased: LeasedMessage) -> Ending:
@@ -411,24 +422,26 @@ async def _awaited(task: Task[Any, Any], context: TaskContext, /, *args: Any, **
             forking.leave_if_forked_since(began)
 
 
-def _needless(leased: LeasedMessage) -> Ending | None:
+def needless(leased: LeasedMessage) -> Ending | None:
     """Return the ending of a message that must not run; None: it must run."""
     if leased.lost:
         return Closed()
     return HandedBack() if leased.cancelled else None
 
 
-def _over_at(run: Run, limit: TimeLimit) -> float:
+def over_at(run: Run, limit: TimeLimit) -> float:
+    """Return the end of a time limit of a run, by the monotonic clock."""
     # A call that is repeated after a conflict has only the remaining time.
     return run.leased.started + limit.after.total_seconds()
 
 
-def _ending_after(run: Run, error: BaseException) -> Ending:
+def ending_of_error(run: Run, error: BaseException) -> Ending:
+    """Return the ending of a run that raised `error`. Never raises."""
     try:
         return ending_after(run.task, run.context, error)
     except BaseException:
         # Perhaps there is no memory left to describe the error.
-        _complain("%s #%s: its error can't be described", run.task.name, run.leased.claim.id)
+        complain("%s #%s: its error can't be described", run.task.name, run.leased.claim.id)
         return unbegun(run.leased.claim)
 
 
@@ -446,27 +459,27 @@ def announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None
 
 
 def _announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
-    _tell(tracing.finished, context, ending)
-    _tell(signals.log_finished, task, context, ending, redacting.hiding_run)
+    tell(tracing.finished, context, ending)
+    tell(signals.log_finished, task, context, ending, redacting.hiding_run)
     if ending.error is None:
-        _tell(task.send_finished, context, ending)
+        tell(task.send_finished, context, ending)
         return
     try:
         raise ending.error
     except BaseException:
         # In the handler: receivers may look at sys.exc_info(), as Django's do.
-        _tell(task.send_finished, context, ending)
+        tell(task.send_finished, context, ending)
 
 
-def _tell(send: Callable[..., None], *arguments: object) -> None:
+def tell(send: Callable[..., None], *arguments: object) -> None:
     """Call a receiver, and log its error: not even SystemExit or EndOfRun ends the thread."""
     try:
         send(*arguments)
     except BaseException:
-        _complain("A receiver of a signal failed")
+        complain("A receiver of a signal failed")
 
 
-def _complain(message: str, *arguments: object) -> None:
+def complain(message: str, *arguments: object) -> None:
     """Log the current exception, if possible."""
     with suppress(BaseException):
         logger.exception(message, *arguments)

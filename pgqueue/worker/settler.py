@@ -131,7 +131,7 @@ class Settler(Service):
         left = [each for each in taken if each[0] in self._unwritten]
         if self._refused:
             left = [each for each in left if each[0] not in self._refused]
-        for batch in _by_kind(left):
+        for batch in by_kind(left):
             locked += self._write_each(batch)
         self._keep_apart(locked)
         for _ in taken:
@@ -298,7 +298,7 @@ def _fitting(ended: Sequence[Ended]) -> Sequence[Ended]:
     return ended
 
 
-def _by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:
+def by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:
     """Return the endings grouped by kind."""
     kinds: defaultdict[type[Ending], list[Ended]] = defaultdict(list)
     for each in ended:

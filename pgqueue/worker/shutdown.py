@@ -10,11 +10,10 @@ from itertools import count
 
 from pgqueue import signals
 from pgqueue.calls.outcomes import Ending
-from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.collector import Collector
 from pgqueue.worker.executor import Endings
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.stopping import StopRequests
-from pgqueue.worker.thread_or_loop import Sorting
 
 # With the grace period, the rest of the stop must fit into Kubernetes' 30 s.
 LAST_WORDS = timedelta(seconds=4)
@@ -100,9 +99,7 @@ class TaskLimit:
         shutdown: has the process retire.
     """
 
-    def __init__(
-        self, most: int, settler: Endings, buffer: Buffer | Sorting, shutdown: Shutdown
-    ) -> None:
+    def __init__(self, most: int, settler: Endings, buffer: Collector, shutdown: Shutdown) -> None:
         self._most = most
         self._settler = settler
         self._buffer = buffer

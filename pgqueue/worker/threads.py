@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
+from typing import cast
 
 from django.db import connections
 
 from pgqueue.calls.outcomes import Closed
 from pgqueue.database import django_connections, forking
 from pgqueue.threads.service import Service
+from pgqueue.worker.batch_runner import BatchRunner
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.executor import Endings, Executor
+from pgqueue.worker.leased_batch import LeasedBatch
 from pgqueue.worker.runner import Runner
 
 STALE = 1.0  # seconds
@@ -43,12 +46,22 @@ class Threads(Executor):
             if time.monotonic() - idle_since > STALE:
                 # A connection that is still open may have broken meanwhile.
                 django_connections.close_old_connections(was_idle=True)
+            if leased.is_batch:
+                self._run_batch(cast("LeasedBatch", leased), began)
+                idle_since = time.monotonic()
+                continue
             ending = run(leased)
             forking.leave_if_forked_since(began)  # a receiver or a backoff may have forked
             buffer.done()
             endings.put(leased, Closed() if leased.given_up else ending)
             idle_since = time.monotonic()
         connections.close_all()
+
+    def _run_batch(self, leased: LeasedBatch, began: int) -> None:
+        BatchRunner(self._runner).run(leased)
+        forking.leave_if_forked_since(began)
+        self._buffer.done()
+        self._put_batch(leased)
 
 
 class ThreadWaker(Service):

@@ -24,6 +24,7 @@ from pgqueue.engine.workers import WorkerInfo
 from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.worker.buffer import Buffer
+from pgqueue.worker.collector import Collector
 from pgqueue.worker.fetcher import PAYLOADS, Fetcher
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.settler import Settler
@@ -59,7 +60,7 @@ def a_fetcher(
             excluded=excluded,
             lease=timedelta(seconds=30),
         ),
-        buffer,
+        Collector(buffer),
         leases,
         settler or Mock(is_connected=True, put=lambda leased, ending: leases.drop(leased)),
         wakeups or Wakeups(FetcherWakeup()),

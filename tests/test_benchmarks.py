@@ -27,6 +27,7 @@ pytestmark = pytest.mark.xdist_group("benchmarks")
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = {
     "backlog": {"claim_ms_10k", "claim_ms_1m", "stats_ms_10m"},
+    "batch": {"per_s", "one_by_one_per_s"},
     "cluster": {"cluster_per_s"},
     "django_tasks": {
         "ours_enqueue_per_s",
@@ -120,7 +121,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
     ("names", "messages"),
     [
         (["drain", "enqueue", "fair", "pinned", "telemetry"], "2000"),
-        (["backlog", "governed", "ordered", "orm"], "2000"),
+        (["backlog", "batch", "governed", "ordered", "orm"], "2000"),
         (["subscriptions"], "2000"),
         (["webhooks"], "200"),
         (["latency"], "5"),
@@ -141,7 +142,7 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
         figures, ratios, machine = report["figures"], report["ratios"], report["machine"]
         assert FIGURES[report["benchmark"]] <= figures.keys()
         assert not ratios or ratios.keys() & {
-            *("of_ceiling", "of_free", "deep_of_shallow", "of_jdbc"),
+            *("of_ceiling", "of_free", "of_one_by_one", "deep_of_shallow", "of_jdbc"),
             *("chord_of_drain", "cluster_of_processes", "step_of_ceiling"),
         }
         assert figures.get("lost", 0) == 0

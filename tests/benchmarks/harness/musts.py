@@ -68,6 +68,7 @@ MUSTS = (
     Must("governed", "figures.saturated_claim_ms", must=6, aim=3),
     Must("ordered", "figures.per_s", must=6_000, aim=15_000),
     Must("orm", "ratios.of_ceiling", must=0.6, aim=0.85),
+    Must("batch", "ratios.of_one_by_one", must=3, aim=6),
     Must("backlog", "ratios.deep_of_shallow", must=1.5, aim=1.1),
     Must("flows", "ratios.chord_of_drain", must=0.5, aim=0.8),
     Must("flows", "figures.chain_step_ms", must=5, aim=2.5),

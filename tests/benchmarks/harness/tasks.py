@@ -3,7 +3,7 @@ import time
 
 import django
 
-from pgqueue import RecordedEvent, TaskContext, task
+from pgqueue import BatchCall, RecordedEvent, TaskContext, task
 from testproject.shop.models import Product
 
 if django.VERSION >= (6, 0):
@@ -52,6 +52,22 @@ def linger() -> None:
 def look_up() -> None:
     """Ask one question through Django's ORM."""
     Product.objects.filter(pk=1).exists()
+
+
+def _product(message_id: str) -> Product:
+    return Product(sku=message_id, name="a thing", price=1, stock=1)
+
+
+@task(takes_context=True)
+def insert_one(context: TaskContext) -> None:
+    """Insert a row with Django's ORM."""
+    _product(context.id).save(force_insert=True)
+
+
+@task(batch=100, batch_wait=0.05)
+def insert_many(calls: list[BatchCall[[]]]) -> None:
+    """Insert a row for each call, all in one statement."""
+    Product.objects.bulk_create(_product(call.id) for call in calls)
 
 
 @task

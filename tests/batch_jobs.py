@@ -11,6 +11,7 @@ from django.db import connection
 
 from pgqueue import BatchCall, Defer, Discard, TaskContext, task
 from pgqueue.models import Message
+from tests import jobs
 
 runs: list[list[Any]] = []
 """The first argument of each call, run by run: of the runs in this process."""
@@ -162,3 +163,19 @@ def of_one(context: TaskContext, number: int) -> int:
 @task(batch=2)
 def return_a_generator(calls: list[BatchCall[int]]) -> Any:
     return (call.args[0] for call in calls)
+
+
+@task(batch=2, batch_wait=60, timeout=0.2, hard_timeout=0.5, max_attempts=1)
+def receive(calls: list[BatchCall[int]]) -> None:
+    jobs._receive()
+
+
+@task(batch=2, batch_wait=60, timeout=0.2, hard_timeout=0.5, max_attempts=1, atomic=True)
+def receive_atomically(calls: list[BatchCall[int]]) -> None:
+    Group.objects.create(name="by a run that is stuck")
+    jobs._receive()
+
+
+@task(batch=2, batch_wait=60, timeout=0.2, hard_timeout=0.5, max_attempts=1)
+async def receive_in_the_loop(calls: list[BatchCall[int]]) -> None:
+    jobs._receive()

@@ -42,12 +42,12 @@ FOR NO KEY UPDATE
 
 -- name: lock_all
 -- As `lock`, for all messages of a batch. The order of the ids keeps two batches from a deadlock.
-SELECT m.id, pg_backend_pid(), pg_current_xact_id()::xid::text
+SELECT id, pg_backend_pid(), pg_current_xact_id()::xid::text
 FROM pgqueue_message m
 JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[])
     AS h (id, attempt, worker_id) USING (id, attempt, worker_id)
 WHERE m.id = ANY (%(ids)s::bigint[]) AND m.state || '' = 'running'
-ORDER BY m.id
+ORDER BY id
 FOR NO KEY UPDATE OF m
 
 -- name: let_go

@@ -16,6 +16,7 @@ from pgqueue import Task, signals
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import TaskResult
+from pgqueue.worker.deadline import OVERRUN
 from tests import batch_jobs, jobs
 from tests.eventually import eventually
 from tests.processes import Process, worker
@@ -267,6 +268,29 @@ class TestATimeout:
 
         assert set(statuses(results)) == {State.DEAD}
         assert all("TaskTimeout" in each.errors[0].traceback for each in results)
+
+
+class TestAHardTimeout:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(
+        ("job", "arguments"),
+        [
+            (batch_jobs.receive, []),
+            (batch_jobs.receive_atomically, []),
+            (batch_jobs.receive_in_the_loop, ["--async", "2"]),
+        ],
+    )
+    def test_fails_each_message_of_the_batch(
+        self, job: Task[[int], Any], arguments: list[str]
+    ) -> None:
+        with batch_worker("--grace", "1", *arguments) as process:
+            results = job.enqueue_many([(1,), (2,)])
+
+            assert process.exit_status(within=30) == OVERRUN
+
+        assert set(statuses(results)) == {State.DEAD}
+        assert all(len(each.errors) == 1 for each in results)
+        assert not Group.objects.exists()
 
 
 class TestAWorker:

@@ -179,3 +179,23 @@ def receive_atomically(calls: list[BatchCall[int]]) -> None:
 @task(batch=2, batch_wait=60, timeout=0.2, hard_timeout=0.5, max_attempts=1)
 async def receive_in_the_loop(calls: list[BatchCall[int]]) -> None:
     jobs._receive()
+
+
+@task(batch=10, batch_wait=0.3)
+def defer_once(calls: list[BatchCall[int]]) -> None:
+    note(calls)
+    if calls[0].context.attempt == 1:
+        raise Defer(0)
+
+
+@task(batch=10, batch_wait=0.3)
+def grow(calls: list[BatchCall[int]]) -> None:
+    """Add a message to the flow of each call with an odd number."""
+    for call in calls:
+        if call.args[0] % 2:
+            call.context.flow.enqueue(jobs.add, call.args[0], 100)
+
+
+@task(batch=10, batch_wait=0.3, atomic=True)
+def grow_atomically(calls: list[BatchCall[int]]) -> None:
+    grow.function(calls)  # type: ignore[attr-defined]

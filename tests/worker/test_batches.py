@@ -12,10 +12,10 @@ from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.db import connection
 
-from pgqueue import Task, signals
+from pgqueue import Channel, Task, TaskContext, flow, signals
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
-from pgqueue.tasks import TaskResult
+from pgqueue.tasks import TaskResult, run_middleware
 from pgqueue.worker.deadline import OVERRUN
 from tests import batch_jobs, jobs
 from tests.eventually import eventually
@@ -146,6 +146,64 @@ class TestABatch:
             signals.task_finished.disconnect(note)
 
         assert sorted(finished) == sorted(each.id or "" for each in results)
+
+    def test_is_no_larger_than_a_limit_of_running_messages(self, runs: list[list[Any]]) -> None:
+        Channel("default").policy(max_running=3)
+        results = batch_jobs.double.enqueue_many([(number,) for number in range(6)])
+
+        drain()
+
+        assert set(statuses(results)) == {Outcome.SUCCEEDED}
+        assert max(map(len, runs)) <= 3
+
+    def test_has_one_message_of_an_ordered_key(self, runs: list[list[Any]]) -> None:
+        for number in range(3):
+            batch_jobs.double.using(key="a", ordered=True).enqueue(number)
+
+        drain()
+
+        assert runs == [[0], [1], [2]]
+
+    @THREADS_OR_LOOP
+    def test_is_deferred_as_a_whole_by_its_function(
+        self, arguments: list[str], runs: list[list[Any]]
+    ) -> None:
+        results = batch_jobs.defer_once.enqueue_many([(1,), (2,)])
+
+        drain(*arguments)
+
+        assert set(statuses(results)) == {Outcome.SUCCEEDED}
+        assert all(each.attempt == 2 and not each.errors for each in results)
+
+    @pytest.mark.parametrize("job", [batch_jobs.grow, batch_jobs.grow_atomically])
+    def test_lets_each_message_grow_its_flow(self, job: Task[[int], Any]) -> None:
+        with flow("grows") as f:
+            results = [f.enqueue(job, 1), f.enqueue(job, 2)]
+
+        drain()
+
+        assert set(statuses(results)) == {Outcome.SUCCEEDED}
+        added = History.objects.get(task=jobs.add.name)
+        assert added.result == 101
+
+    def test_enters_what_surrounds_the_run_of_each_message(self) -> None:
+        events: list[tuple[str, str]] = []
+
+        @contextmanager
+        def note(context: TaskContext) -> Iterator[None]:
+            events.append(("enter", context.id))
+            yield
+            events.append(("leave", context.id))
+
+        run_middleware.around_runs(note)
+        try:
+            results = batch_jobs.double.enqueue_many([(1,), (2,)])
+            drain()
+        finally:
+            run_middleware.remove(note)
+
+        assert [what for what, _ in events] == ["enter", "enter", "leave", "leave"]
+        assert {id for _, id in events} == {each.id for each in results}
 
 
 class TestAFailure:

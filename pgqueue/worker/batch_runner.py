@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from types import TracebackType
 from typing import Any, cast
 
 from asgiref.sync import async_to_sync
@@ -362,13 +363,29 @@ class AtomicBatch(AtomicRun):
 def _surrounded(batch: BatchRun) -> Iterator[None]:
     """Enter the context managers of all runs. The batch is not the run of any one message."""
     with ExitStack() as stack:
-        for run, _ in batch.calls:
-            stack.enter_context(around(run.context))
+        for run, call in batch.calls:
+            manager = around(run.context)
+            manager.__enter__()
+            stack.push(partial(_leave, manager, call))
         token = running.set(None)
         try:
             yield
         finally:
             running.reset(token)
+
+
+def _leave(
+    manager: AbstractContextManager[None],
+    call: BatchCall[...],
+    kind: type[BaseException] | None,
+    error: BaseException | None,
+    trace: TracebackType | None,
+) -> bool:
+    """Leave the context manager of a message's run, with the error of its call if it has one."""
+    if call.error is not None:
+        kind, error, trace = type(call.error), call.error, call.error.__traceback__
+    manager.__exit__(kind, error, trace)
+    return False
 
 
 @calls_user_code

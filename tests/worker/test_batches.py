@@ -205,6 +205,26 @@ class TestABatch:
         assert [what for what, _ in events] == ["enter", "enter", "leave", "leave"]
         assert {id for _, id in events} == {each.id for each in results}
 
+    def test_shows_what_surrounds_the_run_the_error_of_its_call(self) -> None:
+        errors: dict[str, str] = {}
+
+        @contextmanager
+        def note(context: TaskContext) -> Iterator[None]:
+            try:
+                yield
+            except ValueError as error:
+                errors[context.id] = str(error)
+                raise
+
+        run_middleware.around_runs(note)
+        try:
+            _, odd = batch_jobs.fail_odd.using(max_attempts=1).enqueue_many([(2,), (3,)])
+            drain()
+        finally:
+            run_middleware.remove(note)
+
+        assert errors == {odd.id: "3 is odd"}
+
 
 class TestAFailure:
     @THREADS_OR_LOOP

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, time, timedelta
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import psycopg
+from psycopg.errors import DeadlockDetected
 from psycopg.sql import SQL, Identifier, Literal
 
 from pgqueue.engine import claim as claiming
@@ -340,6 +341,18 @@ def record(
         return [position for (position,) in cursor.fetchall()]
 
 
+def drop(connection: Connection, function: str) -> None:
+    """Drop a function with its triggers, also while other sessions read the tables of these.
+
+    A trigger of a partitioned table takes several locks, which readers may take in another order.
+    """
+    for _ in range(9):
+        with suppress(DeadlockDetected):
+            connection.execute(f"DROP FUNCTION {function} CASCADE")
+            return
+    connection.execute(f"DROP FUNCTION {function} CASCADE")
+
+
 @contextmanager
 def refusing(
     connection: Connection, table: str, condition: str, on: str = "INSERT"
@@ -356,4 +369,4 @@ def refusing(
     try:
         yield
     finally:
-        connection.execute("DROP FUNCTION refuse CASCADE")
+        drop(connection, "refuse")

@@ -15,7 +15,7 @@ from pgqueue.engine.values import Claim
 from pgqueue.models import Lane, Message, Policy
 from tests.claims import FreeClaims, GovernedClaims, claimer
 from tests.engine.flow_graphs import Graph
-from tests.factories import Connection, done, enqueue, limit, refusing, store
+from tests.factories import Connection, done, drop, enqueue, limit, refusing, store
 
 MINUTE = timedelta(minutes=1)
 
@@ -116,7 +116,7 @@ class TestAClaim:
             with pytest.raises(psycopg.Error, match="refused"):
                 claim()
         finally:
-            connection.execute("DROP FUNCTION refuse CASCADE")
+            drop(connection, "refuse")
 
         assert "fails because of" not in caplog.text
         assert {each.id for _ in range(3) for each in claim()} == {

@@ -19,7 +19,7 @@ from pgqueue.events.publishing import publish, publish_many
 from pgqueue.sse import event_stream
 from tests.damage import damaged_events
 from tests.eventually import eventually
-from tests.factories import Connection
+from tests.factories import Connection, drop
 from tests.sse.serving import Stream, clients, feeds, process
 
 Open = Callable[..., Stream]
@@ -72,7 +72,7 @@ class TestAnEventThatCanNotBeRead:
 
             stream.sees(1, 3, 5)
         finally:
-            connection.execute("DROP FUNCTION spoil CASCADE")
+            drop(connection, "spoil")
         assert "pgqueue_event at 2" in caplog.text
         assert "pgqueue_event at 4" in caplog.text
 

@@ -25,6 +25,7 @@ from pgqueue.redaction import FIELDS, as_fields
 from pgqueue.states import Outcome
 from pgqueue.values.attempts import MAX_ATTEMPTS
 from pgqueue.values.error_words import hint, shown
+from pgqueue.values.log_levels import as_level
 from pgqueue.values.names import as_channel, as_identifier, as_slot
 from pgqueue.values.number_checks import as_count, as_duration, as_flag
 
@@ -122,6 +123,10 @@ class Settings:
     """The names of fields whose values the admin, commands, logs and exports do not show: a list
     that replaces `pgqueue.redaction.FIELDS`. Whole words are compared, in any case: "token" also
     stands for access_token and accessToken.
+    """
+    run_logs: str | None = None
+    """The least level of the log lines that are kept with each run, such as "INFO", of tasks that
+    name no `logs`. None: none are kept.
     """
     metrics_token: str = field(default="", repr=False)
     """The bearer token or password that Prometheus sends to the view of metrics: 16 characters or
@@ -256,6 +261,7 @@ _BY_NAME: Mapping[str, Callable[[Any], Any]] = {
     "BASE_URL": _base_url,
     "METRICS_TOKEN": _token,
     "RELEASE": _release,
+    "RUN_LOGS": as_level,
     "ENCRYPTION_KEYS": _encryption_keys,
 }
 _CHECKS = {

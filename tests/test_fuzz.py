@@ -944,6 +944,7 @@ OF_SETTINGS: Mapping[str, list[Any]] = {
     "export_before_drop": [True, False],
     "keep_connections": [True, False],
     "redact": [[], ["iban"], ["x" * 200, "É", "a-b"]],
+    "run_logs": [None, "DEBUG", "INFO", "CRITICAL"],
     "schedules": [{}, {"a": {"task": "tests.jobs.add", "when": "@daily"}}],
 }
 

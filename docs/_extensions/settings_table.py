@@ -37,6 +37,7 @@ GUIDES: Mapping[str, str] = {
     "metrics_token": "[Logs, metrics and alerts](guide/observability.md)",
     "redact": "[Redaction](guide/redaction.md)",
     "release": "[Operating from the admin](guide/operating-from-the-admin.md)",
+    "run_logs": "[The log lines of a run](guide/observability.md#the-log-lines-of-a-run)",
     "schedules": "[Schedules](guide/schedules.md)",
     "webhooks": "[Webhooks](guide/webhooks.md)",
 }

@@ -18,6 +18,7 @@ from pgqueue.admin.changelist import ListedAdmin
 from pgqueue.admin.durable import DurableAdmin
 from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
+from pgqueue.admin.log_lines import live, log_lines_of, section
 from pgqueue.admin.search import named_task
 from pgqueue.admin.steps import steps_of, tables
 from pgqueue.admin.story import children, copies, story, waiting, workers_of
@@ -164,6 +165,7 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         row.errors = hidden.in_value(row.errors)
         row.error_text = row.error_text and hidden(row.error_text)
         row.seen = steps_of(row, hidden)
+        row.log_lines = log_lines_of(row, hidden)
         row.errors = row.seen.hidden.in_value(row.errors)
         row.error_text = row.error_text and row.seen.hidden(row.error_text)
         return shown
@@ -180,6 +182,8 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         context["story"] = story(request, message, message.seen, message.workers)
         operates = self.may_operate(request)
         context["durable"] = tables(request, message, message.seen, operates=operates)
+        context["log_section"] = section(message.log_lines)
+        context["live"] = live(message)
         context["verbs"] = self.verb_links(request, message, message.seen)
         context["waiting"] = waiting(request, message)
         context["children"] = children(request, message.pk)

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
@@ -28,6 +28,7 @@ from pgqueue.admin.filters import (
 )
 from pgqueue.admin.lane import KeyState
 from pgqueue.admin.links import page_url, to_page, to_row, with_urls
+from pgqueue.admin.log_lines import section
 from pgqueue.admin.operations import (
     CANCEL,
     DISCARD,
@@ -222,8 +223,21 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     ) -> HttpResponse:
         # A link to a message stays valid after its end.
         if self.has_view_permission(request) and _has_ended(object_id):
+            if "json" in request.GET:
+                return JsonResponse({"sections": {}, "is_over": True})
             return _to_history(object_id)
+        if "json" in request.GET and request.method == "GET":
+            return self._new_lines(request, object_id)
         return super().change_view(request, object_id, *args, **kwargs)
+
+    def _new_lines(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Return the section of the log lines as JSON, for the page while it is open."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        if (message := self.get_object(request, object_id)) is None:
+            raise Http404
+        sections = {"logs": section(message.log_lines)}
+        return JsonResponse({"sections": sections, "is_over": message.state == State.DEAD})
 
 
 def _to_history(object_id: str) -> HttpResponse:

@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from pgqueue.engine import readers, staged, wait, workers
+from pgqueue.engine import readers, run_logs, staged, wait, workers
 from pgqueue.engine.values import Connection
 
 EVERY = timedelta(hours=1)
@@ -12,13 +12,14 @@ class Forget:
     """Remove rows that dead processes left.
 
     Of workers and readers of the log after a day, of waits that are over, and what Spark staged and
-    never committed.
+    never committed. Also the log lines of messages that are gone.
     """
 
     name = "forget"
 
     def __init__(self) -> None:
-        self.did = {"workers": 0, "readers": 0, "waiters": 0, "staged": 0}
+        self.did = {"workers": 0, "readers": 0, "waiters": 0, "staged": 0, "run_logs": 0}
+        self._walked = 0
 
     def may_run(self, answered_for: timedelta) -> bool:
         """Any process may."""
@@ -26,10 +27,15 @@ class Forget:
 
     def run(self, connection: Connection) -> timedelta:
         """Remove them."""
+        run_lines, upto = run_logs.forget(connection, after=self._walked)
+        self._walked = upto or 0
         self.did = {
             "workers": workers.forget(connection, silent_for=SILENT_FOR),
             "readers": readers.forget(connection, silent_for=SILENT_FOR),
             "waiters": wait.forget(connection),
             "staged": staged.forget(connection),
+            "run_logs": run_lines,
         }
+        if upto is not None:
+            return SOON
         return SOON if self.did["staged"] == staged.FORGOTTEN else EVERY

@@ -94,9 +94,10 @@ def _entry(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(form: Callable[[], str]) -> str:
     """Return the text that a function of the user forms, without unstorable characters."""
-    return text_of(lambda: _storable(form()))
+    return text_of(lambda: storable(form()))
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
+    """Return a text with escapes for the characters that are not storable."""
     # PostgreSQL's jsonb refuses NUL and half a surrogate pair.
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode("utf-8")

@@ -15,6 +15,7 @@ from pgqueue.models.event import (
 from pgqueue.models.flow import Blocked, Dependency, FailedMember, Flow
 from pgqueue.models.message import Dedupe, History, Message
 from pgqueue.models.operation import Backfill, Export, Operation, Purged
+from pgqueue.models.run_log import RunLog
 from pgqueue.models.schedule import Schedule
 from pgqueue.models.statistics import Overview, Statistic, Tally, TallyBatch, Total
 from pgqueue.models.step import EventWait, Step, StoredSignal
@@ -48,6 +49,7 @@ __all__ = [
     "Policy",
     "Purged",
     "Reader",
+    "RunLog",
     "Schedule",
     "Staged",
     "Statistic",

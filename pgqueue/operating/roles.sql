@@ -49,6 +49,7 @@ BEGIN
             ('bell',        '',       'ard',  'ar',     'r'),
             ('step',        '',       'arwd', 'arwd',   'r'),
             ('signal',      '',       'arwd', 'arw',    'r'),
+            ('run_log',     '',       'arwd', 'r',      'r'),
             ('event_wait',  '',       'arwd', 'rd',     'r'),
             ('lock',        '',       'rw',   '',       'r'),
             ('lane',        '',       'arwd', 'r',      'r'),

@@ -7,7 +7,7 @@ from contextvars import Context
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from asgiref.sync import sync_to_async
 from django.db import connections, transaction
@@ -23,6 +23,9 @@ from pgqueue.tasks.flow_growth import Growth
 from pgqueue.tasks.redacting import RedactedColumn
 from pgqueue.tasks.result import TaskResult
 from pgqueue.values.number_checks import LONGEST, as_timedelta
+
+if TYPE_CHECKING:
+    from pgqueue.tasks.run_logs import RunLines
 
 
 class RunState(Protocol):
@@ -70,6 +73,9 @@ class TaskContext:
 
     growth: Growth | None = field(default=None, init=False)
     """The messages that this run adds to its flow."""
+
+    lines: RunLines | None = field(default=None, init=False, repr=False)
+    """The log lines of the run; None: they are not kept."""
 
     @property
     def flow(self) -> Growth:

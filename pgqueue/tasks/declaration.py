@@ -43,6 +43,7 @@ OF_THE_DECORATOR = {
     "batch",
     "batch_wait",
     "batch_by",
+    "logs",
 }
 OF_THE_FUNCTION = ("__module__", "__name__", "__qualname__", "__doc__")
 
@@ -89,6 +90,7 @@ class Declaration(Generic[P, T]):
     schedule: tuple[Schedule, ...] = ()
     redact: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
+    logs: str | None = task_options.AS_CONFIGURED
 
     def __post_init__(self) -> None:
         if self.dedupe_for is not None and self.on_conflict == "replace":
@@ -160,7 +162,7 @@ class Declaration(Generic[P, T]):
     def using(self, **options: Unpack[Options]) -> Self:
         """Return a copy with other options.
 
-        takes_context, encrypted, schedule, redact and the options of a batch belong to the
+        takes_context, encrypted, schedule, redact, logs and the options of a batch belong to the
         function, and are refused here.
 
         Raises:
@@ -211,6 +213,11 @@ class Declaration(Generic[P, T]):
             InvalidResult: the value is not storable.
         """
         return self.codec.encode_result(value)
+
+    @property
+    def log_level(self) -> str | None:
+        """The least level of the log lines that are kept with a run; None: none are kept."""
+        return settings().run_logs if self.logs == task_options.AS_CONFIGURED else self.logs
 
     @property
     def limits(self) -> tuple[TimeLimit, ...]:

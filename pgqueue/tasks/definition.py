@@ -249,6 +249,7 @@ def task(
     encrypted: bool = ...,
     schedule: Any = ...,
     redact: Sequence[str] = ...,
+    logs: str | None = ...,
     aliases: Sequence[str] = ...,
     **options: Unpack[Options],
 ) -> Callable[[Callable[Concatenate[C, P], T]], Task[P, T]]: ...
@@ -261,6 +262,7 @@ def task(
     encrypted: bool = ...,
     schedule: Any = ...,
     redact: Sequence[str] = ...,
+    logs: str | None = ...,
     aliases: Sequence[str] = ...,
     **options: Unpack[Options],
 ) -> Callable[[Callable[Concatenate[TaskContext, P], T]], Task[P, T]]: ...
@@ -273,6 +275,7 @@ def task(
     encrypted: bool = ...,
     schedule: Any = ...,
     redact: Sequence[str] = ...,
+    logs: str | None = ...,
     aliases: Sequence[str] = ...,
     **options: Unpack[Options],
 ) -> Callable[[Callable[P, T]], Task[P, T]]: ...
@@ -335,6 +338,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         batch_wait: seconds or a timedelta that a message waits at most for others, until the batch
             is full. 0: a batch has the messages that a worker has claimed at once.
         batch_by: "key": only messages of one key are in a batch. None: of any keys.
+        logs: the least level of the log lines to keep with each run, such as `"INFO"`; None: none.
+            The default is the setting RUN_LOGS.
 
     Raises:
         InvalidTask: an option is unknown or invalid, or the function is not importable by name.

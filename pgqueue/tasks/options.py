@@ -24,6 +24,7 @@ from pgqueue.values.error_words import checked_option, hint, shown
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.instants import as_instant
 from pgqueue.values.json_checks import as_object
+from pgqueue.values.log_levels import as_level
 from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.number_checks import (
     LONGEST,
@@ -34,6 +35,8 @@ from pgqueue.values.number_checks import (
 
 logger = logger_of("pgqueue")
 
+AS_CONFIGURED = ""
+"""The value of `logs` for a task that names none: the setting RUN_LOGS."""
 CONFLICTS = ("return", "replace", "raise")
 LARGEST_BATCH = 1000
 """A worker holds some thousand leases at once: see `worker.fetcher`."""
@@ -264,6 +267,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "batch": lambda value: as_count(value, least=1, most=LARGEST_BATCH),
     "batch_wait": _batch_wait,
     "batch_by": _batch_by,
+    "logs": as_level,
 }
 
 

@@ -31,7 +31,7 @@ from pgqueue.exceptions import (
     WaitTimeout,
 )
 from pgqueue.states import Outcome, State
-from pgqueue.tasks import rerunning, signalling, waiting
+from pgqueue.tasks import log_lines, rerunning, signalling, waiting
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.instants import of_project
 from pgqueue.values.number_checks import as_timedelta
@@ -53,7 +53,7 @@ class TaskError:
     traceback: str
 
 
-class TaskResult(Generic[T]):
+class TaskResult(log_lines.LoggedResult, Generic[T]):
     """A message as it was when it was last looked at; `refresh()` looks again.
 
     Attributes:

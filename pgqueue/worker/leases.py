@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from pgqueue.engine.lease import Lock
 from pgqueue.engine.values import Claim
 from pgqueue.tasks import Task, TaskContext
+
+if TYPE_CHECKING:
+    from pgqueue.tasks.run_logs import RunLines
 
 
 class LeasedMessage:
@@ -19,8 +22,8 @@ class LeasedMessage:
     """Whether it stands for several messages: see `worker.leased_batch`."""
 
     __slots__ = (
-        *("cancelled", "claim", "claimed", "finished", "given_up", "interrupt", "lock", "lost"),
-        *("is_bounded", "overdue", "started", "stopping"),
+        *("cancelled", "claim", "claimed", "finished", "given_up", "interrupt", "lines", "lock"),
+        *("is_bounded", "lost", "overdue", "started", "stopping"),
     )
 
     def __init__(self, claim: Claim, claimed: float) -> None:
@@ -40,6 +43,8 @@ class LeasedMessage:
         overdue. Otherwise another worker would run the message at the same time."""
         self.given_up = False
         """Whether the worker no longer waits for its run, and hands it back or fails it."""
+        self.lines: RunLines | None = None
+        """The log lines of its run; None: they are not kept."""
         self.lock: Lock | None = None
         """The lock on its row, if its run is in a transaction."""
         self.interrupt: Callable[[], None] | None = None

@@ -17,6 +17,7 @@ from pgqueue.worker.fetcher import Fetcher
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leases import LeasedMessage
 from pgqueue.worker.quarantine import Quarantine
+from pgqueue.worker.run_logs import RunLogs
 from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.shared import Shared
@@ -36,7 +37,7 @@ class Pipeline:
             Session(config.database, name="settler"), shared.leases, shared.tally, wakeups
         )
         self._timeouts = Timeouts()
-        runner = _runner(shared, self._timeouts)
+        runner = _runner(shared, self._timeouts, self.settler.logs)
         for_threads = Buffer(
             config.threads,
             wakeups.fetcher,
@@ -111,7 +112,7 @@ class Pipeline:
             self._loop.cancel()
 
 
-def _runner(shared: Shared, timeouts: Timeouts) -> Runner:
+def _runner(shared: Shared, timeouts: Timeouts, logs: RunLogs) -> Runner:
     alias = shared.config.database
     return Runner(
         alias,
@@ -121,6 +122,7 @@ def _runner(shared: Shared, timeouts: Timeouts) -> Runner:
         shared.tally,
         grace=max(shared.config.grace, timedelta(seconds=CLEANING_UP)),
         shutdown=shared.shutdown,
+        logs=logs,
     )
 
 

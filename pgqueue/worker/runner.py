@@ -59,6 +59,7 @@ from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leased_batch import runs_of
 from pgqueue.worker.leases import LeasedMessage, Run
 from pgqueue.worker.quarantine import Quarantine
+from pgqueue.worker.run_logs import RunLogs
 from pgqueue.worker.shutdown import Shutdown
 from pgqueue.worker.timeouts import Timeouts, stack_of, within
 
@@ -88,6 +89,7 @@ class Runner:
         is_inside: whether each run is part of the caller's transaction, as in a TestCase.
         grace: the time from a run's timeout to its hard timeout, unless its task declares one;
             None: no supervisor can replace this process.
+        logs: keeps the log lines of runs whose tasks ask for it; None: none are kept.
         shutdown: ends this process after a run that exceeded its hard timeout; only with `grace`.
     """
 
@@ -99,6 +101,7 @@ class Runner:
     is_inside: bool = False
     grace: timedelta | None = None
     shutdown: Shutdown | None = None
+    logs: RunLogs | None = None
     _reported: dict[str, float] = field(default_factory=dict)
 
     def run(self, leased: LeasedMessage) -> Ending:
@@ -155,6 +158,9 @@ class Runner:
         except Exception as error:
             self.end(leased)
             return failed(declared, context, error)
+        if self.logs is not None and (level := task.log_level) is not None:
+            self.logs.begin(context, level)
+            leased.lines = context.lines
         tell(task.send_started, context)
         return Run(task, context, leased)
 
@@ -162,6 +168,8 @@ class Runner:
         """Note that a run is over. Never raises."""
         if not leased.has_ended:
             leased.end()
+        if leased.lines is not None and self.logs is not None:
+            self.logs.end(leased.lines)
         self.quarantine.end(leased)
         close_old_connections()
 

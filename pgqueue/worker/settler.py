@@ -6,6 +6,7 @@ import threading
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -44,6 +45,7 @@ from pgqueue.tasks import redacting
 from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.worker.failures import was_handed_back
 from pgqueue.worker.leases import LeasedMessage, Leases
+from pgqueue.worker.run_logs import RunLogs
 from pgqueue.worker.wakeups import Wakeups
 
 BATCH = 1000
@@ -96,6 +98,8 @@ class Settler(Service):
         # The messages in all queues. After a batch failed halfway, the set has its remaining ones.
         self._unwritten: set[LeasedMessage] = set()
         self._is_idle = False
+        self.logs = RunLogs(self.wake)
+        """The log lines of runs, which it stores."""
         self._losing = threading.Lock()
         self.leases_lost = 0
         """The number of ended runs whose lease this worker had lost."""
@@ -125,6 +129,8 @@ class Settler(Service):
         self._try_refused()
         # Copy the whole queue in one step: other threads append meanwhile.
         taken = _fitting(list(self._ended)[:BATCH])
+        # The lines of these runs were handed over before their endings.
+        self.logs.store(self._session.connection)
         if not taken:
             return self._rest()
         locked: list[Ended] = []
@@ -158,6 +164,7 @@ class Settler(Service):
             return NO_NAP
         due = [self._try_at] if self._locked else []
         due += [self._try_refused_at] if self._refused else []
+        due += [self.logs.next_at] if self.logs.next_at < inf else []
         return timedelta(seconds=min(due) - monotonic()) if due else FOREVER
 
     def _keep_apart(self, locked: list[Ended]) -> None:
@@ -269,8 +276,8 @@ class Settler(Service):
                     raise
 
     def is_done(self) -> bool:
-        """Return whether all endings are written."""
-        return not self._unwritten
+        """Return whether all endings are written, and the log lines of their runs."""
+        return not self._unwritten and self.logs.is_done
 
     @property
     def unsettled(self) -> int:

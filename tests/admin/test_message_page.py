@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from pgqueue.database.connections import borrow
+from pgqueue.engine import run_logs
+from pgqueue.engine.run_logs import RunLogRow
 from pgqueue.models import History, Message
 from tests.admin.acting import HISTORY, MESSAGES
 from tests.admin.conftest import Connection
@@ -80,3 +84,55 @@ def test_arguments_and_tracebacks_read_from_left_to_right_in_every_language(queu
 
     page = answer.content.decode()
     assert page.count("<pre") == page.count('<pre class="pgqueue-excerpt" dir="ltr"') == 2
+
+
+def log(message: int, *texts: str) -> None:
+    lines = json.dumps([[number, "INFO", "shop", text] for number, text in enumerate(texts)])
+    with borrow("default") as own:
+        run_logs.store(own, [RunLogRow(message, 0, lines)])
+
+
+def test_log_lines_are_shown_and_new_ones_while_the_page_is_open(
+    queue: Connection, viewer: Client, client: Client
+) -> None:
+    (message,) = enqueue(queue, metadata={"token": "abracadabra"})
+    log(message, "<one>", "it is abracadabra")
+    url = f"{MESSAGES}{message}/change/"
+
+    page = viewer.get(url).content.decode()
+    log(message, "<one>", "two")
+    new = viewer.get(f"{url}?json=1").json()
+
+    assert "&lt;one&gt;" in page
+    assert "abracadabra" not in page
+    assert "pgqueue-message-data" in page
+    assert "two" in new["sections"]["logs"]
+    assert new["is_over"] is False
+    assert "two" not in client.get(f"{url}?json=1").content.decode()
+
+
+def test_the_script_of_an_open_page_is_told_of_the_end(queue: Connection, viewer: Client) -> None:
+    message = ended(queue)
+    log(message, "the last")
+
+    told = viewer.get(f"{MESSAGES}{message}/change/?json=1").json()
+    page = viewer.get(f"{HISTORY}{message}/change/").content.decode()
+
+    assert told == {"sections": {}, "is_over": True}
+    assert "pgqueue-message-data" not in page
+
+
+def test_who_may_not_see_messages_gets_no_lines(queue: Connection, nobody_else: Client) -> None:
+    (message,) = enqueue(queue)
+    log(message, "secret")
+
+    assert nobody_else.get(f"{MESSAGES}{message}/change/?json=1").status_code == 403
+
+
+def test_a_page_without_lines_asks_for_none(queue: Connection, viewer: Client) -> None:
+    (message,) = enqueue(queue)
+
+    page = viewer.get(f"{MESSAGES}{message}/change/").content.decode()
+
+    assert "logs-heading" not in page
+    assert "message.js" not in page

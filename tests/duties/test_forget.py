@@ -28,7 +28,13 @@ class TestForgetting:
         again_in = forget.run(connection)
 
         assert again_in == timedelta(hours=1)
-        assert forget.did == {"workers": 1, "readers": 0, "waiters": 2, "staged": 0}
+        assert forget.did == {
+            "workers": 1,
+            "readers": 0,
+            "waiters": 2,
+            "staged": 0,
+            "run_logs": 0,
+        }
         silent_for = datetime.now(UTC) - Worker.objects.get().last_seen
         assert timedelta(hours=22) < silent_for < timedelta(hours=24)
         assert one(connection, "SELECT message_id FROM pgqueue_waiter") == (3,)

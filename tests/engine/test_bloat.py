@@ -67,6 +67,11 @@ SETTINGS = {
         "autovacuum_vacuum_scale_factor=0",
         "autovacuum_vacuum_threshold=1000",
     ],
+    "run_log": [
+        "autovacuum_vacuum_cost_delay=0",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=1000",
+    ],
     "blocked": [
         "autovacuum_vacuum_cost_delay=0",
         "autovacuum_vacuum_scale_factor=0",

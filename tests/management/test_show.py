@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from uuid import uuid4
 
@@ -9,7 +10,10 @@ import pytest
 from django.core.management import CommandError
 
 from pgqueue import flow
-from pgqueue.engine import settle
+from pgqueue.database.connections import borrow
+from pgqueue.engine import run_logs, settle
+from pgqueue.engine.run_logs import RunLogRow
+from pgqueue.management.commands import pgqueue_show
 from pgqueue.models import History, Message
 from pgqueue.testing import run_all
 from tests import jobs
@@ -113,3 +117,60 @@ def test_nothing_is_changed(queue: Connection) -> None:
 
     assert list(Message.objects.values()) == before
     assert not History.objects.exists()
+
+
+def test_log_lines_are_told_in_their_order_with_the_attempt(db: None) -> None:
+    id = lines_of_a_message()
+
+    text = call("pgqueue_show", str(id), "--logs").out.splitlines()
+    as_json = [
+        json.loads(line)
+        for line in call("pgqueue_show", str(id), "--logs", "--format=json").out.splitlines()
+    ]
+
+    assert text[0].endswith(" 1 INFO shop: one")
+    assert text[1:] == ["    and more", text[2]]
+    assert text[2].endswith(" 2 ERROR shop: two")
+    assert [(each["attempt"], each["text"]) for each in as_json] == [
+        (1, "one\nand more"),
+        (2, "two"),
+    ]
+
+
+def test_following_ends_with_the_message_and_tells_each_line_once(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = lines_of_a_message()
+
+    def go_on(seconds: float) -> None:
+        with borrow("default") as own:
+            run_logs.store(own, [RunLogRow(id, 2, LATER)])
+        Message.objects.filter(pk=id).cancel()
+
+    monkeypatch.setattr(pgqueue_show, "sleep", go_on)
+
+    text = call("pgqueue_show", str(id), "--logs", "--follow").out
+
+    assert [text.count(each) for each in ("one", "two", "three")] == [1, 1, 1]
+
+
+def test_following_needs_logs(db: None) -> None:
+    with pytest.raises(CommandError, match="--follow follows log lines: add --logs"):
+        call("pgqueue_show", "1", "--follow")
+
+
+LATER = '[[2, "ERROR", "shop", "two"], [3, "INFO", "shop", "three"]]'
+
+
+def lines_of_a_message() -> int:
+    """Store two runs' lines, and return the id of their message."""
+    result = jobs.add.using(run_after=3600).enqueue(1, 2)
+    id = int(result.id)
+    with borrow("default") as own:
+        for attempt, lines in [
+            (1, '[[1, "INFO", "shop", "one\\nand more"]]'),
+            (2, '[[2, "ERROR", "shop", "two"]]'),
+        ]:
+            own.execute("UPDATE pgqueue_message SET attempt = %s WHERE id = %s", (attempt, id))
+            run_logs.store(own, [RunLogRow(id, attempt, lines)])
+    return id

@@ -1,0 +1,14 @@
+// Take over new log lines on the page of a message while it is open, by asking every few seconds. When the message
+// has ended, the page reloads itself and shows its end.
+"use strict";
+(() => {
+  const live = JSON.parse(document.getElementById("pgqueue-message-data").textContent);
+
+  function took(told) {
+    pgqueueLive.take(told.sections);
+    if (told.is_over) location.reload();
+    return told.is_over;
+  }
+
+  pgqueueLive.poll(live.url, live.words, took, 20);
+})();

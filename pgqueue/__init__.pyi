@@ -119,5 +119,6 @@ from pgqueue.tasks.flows import Progress as Progress
 from pgqueue.tasks.flows import aget_flow as aget_flow
 from pgqueue.tasks.flows import flow as flow
 from pgqueue.tasks.flows import get_flow as get_flow
+from pgqueue.tasks.log_lines import LogLine as LogLine
 from pgqueue.tasks.signalling import asignal as asignal
 from pgqueue.tasks.signalling import signal as signal

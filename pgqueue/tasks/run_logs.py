@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any
+from typing import Any, Protocol
 
 from pgqueue.calls.stand_ins import stand_in
 from pgqueue.engine.errors import describe, storable
@@ -21,9 +21,10 @@ from pgqueue.engine.run_logs import RunLogRow
 from pgqueue.exceptions import TaskTimeout
 from pgqueue.redaction import Hidden
 from pgqueue.tasks import encryption, redacting
-from pgqueue.tasks.context import TaskContext
 from pgqueue.tasks.current import running
+from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.log_lines import LOGS, OWN
+from pgqueue.tasks.redacting import RedactedRun
 
 FIRST = 200
 """Lines that are kept of the beginning of a run."""
@@ -43,6 +44,13 @@ Line = tuple[float, str, str, str]
 """The time (seconds since the epoch), the level, the name of the logger, and the text."""
 
 
+class LoggedRun(RedactedRun, Protocol):
+    """A run, a `TaskContext`, as far as its log lines are concerned."""
+
+    task: Declaration[Any, Any]
+    lines: RunLines | None
+
+
 class RunLines:
     """The lines of one run so far: the first and the last ones.
 
@@ -51,7 +59,7 @@ class RunLines:
         level: the least level that is kept, by name.
     """
 
-    def __init__(self, context: TaskContext, level: str) -> None:
+    def __init__(self, context: LoggedRun, level: str) -> None:
         self._context = context
         self.level: int = logging.getLevelNamesMapping()[level]
         self._first: list[Line] = []
@@ -154,7 +162,7 @@ class RunLogHandler(logging.Handler):
 HANDLER = RunLogHandler()
 
 
-def keep(context: TaskContext, level: str) -> RunLines:
+def keep(context: LoggedRun, level: str) -> RunLines:
     """Have the lines of a run kept from now on.
 
     Args:
@@ -167,7 +175,7 @@ def keep(context: TaskContext, level: str) -> RunLines:
     return lines
 
 
-def _text(record: logging.LogRecord, hidden: Hidden, context: TaskContext) -> str:
+def _text(record: logging.LogRecord, hidden: Hidden, context: LoggedRun) -> str:
     """Return the redacted text of a record; an encrypted one is kept as it is."""
     said = _message(record)
     is_whole = hidden is redacting.EVERYTHING

@@ -14,7 +14,7 @@ from pgqueue.engine import run_logs
 from pgqueue.engine.run_logs import RunLogRow
 from pgqueue.models import History, Message
 from tests.admin.acting import HISTORY, MESSAGES
-from tests.admin.conftest import Connection
+from tests.admin.conftest import Connection, Login
 from tests.factories import bury, ended, enqueue
 
 
@@ -95,7 +95,8 @@ def log(message: int, *texts: str) -> None:
 def test_log_lines_are_shown_and_new_ones_while_the_page_is_open(
     queue: Connection, viewer: Client, client: Client
 ) -> None:
-    (message,) = enqueue(queue, metadata={"token": "abracadabra"})
+    (message,) = enqueue(queue)
+    Message.objects.filter(pk=message).update(metadata={"token": "abracadabra"})
     log(message, "<one>", "it is abracadabra")
     url = f"{MESSAGES}{message}/change/"
 
@@ -112,8 +113,9 @@ def test_log_lines_are_shown_and_new_ones_while_the_page_is_open(
 
 
 def test_the_script_of_an_open_page_is_told_of_the_end(queue: Connection, viewer: Client) -> None:
-    message = ended(queue)
+    (message,) = enqueue(queue)
     log(message, "the last")
+    Message.objects.filter(pk=message).cancel()
 
     told = viewer.get(f"{MESSAGES}{message}/change/?json=1").json()
     page = viewer.get(f"{HISTORY}{message}/change/").content.decode()
@@ -122,11 +124,13 @@ def test_the_script_of_an_open_page_is_told_of_the_end(queue: Connection, viewer
     assert "pgqueue-message-data" not in page
 
 
-def test_who_may_not_see_messages_gets_no_lines(queue: Connection, nobody_else: Client) -> None:
+def test_who_may_not_see_messages_gets_no_lines(queue: Connection, login: Login) -> None:
     (message,) = enqueue(queue)
     log(message, "secret")
 
-    assert nobody_else.get(f"{MESSAGES}{message}/change/?json=1").status_code == 403
+    answer = login("view_channel").get(f"{MESSAGES}{message}/change/?json=1")
+
+    assert answer.status_code == 403
 
 
 def test_a_page_without_lines_asks_for_none(queue: Connection, viewer: Client) -> None:

@@ -226,6 +226,26 @@ class UnreadableEvent(PGQueueError):
     """This event is damaged, or was not published as this class, or the class has changed since."""
 
 
+class EndlessEvents(PGQueueError):
+    """Events still lead to further events after many rounds of `pgqueue.testing.run_all()`.
+
+    Usually a handler or a task publishes an event that it is given itself.
+
+    Args:
+        rounds: the number of rounds.
+        topics: the topics of the last events.
+    """
+
+    def __init__(self, rounds: int, topics: list[str]) -> None:
+        super().__init__(
+            f"Events still lead to further events after {rounds} rounds. The last topics are "
+            f"{', '.join(topics)}: does a handler or a task publish an event that it is given "
+            "itself?"
+        )
+        self.rounds = rounds
+        self.topics = topics
+
+
 class EventsRemoved(PGQueueError):
     """Retention has removed events after this position: a reader that continues would miss them.
 

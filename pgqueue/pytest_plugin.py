@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from pgqueue.events.recorded import RecordedEvent
     from pgqueue.tasks import TaskResult
 
 
@@ -45,6 +46,22 @@ def assert_not_enqueued() -> Callable[..., None]:
     from pgqueue import testing
 
     return testing.assert_not_enqueued
+
+
+@pytest.fixture
+def assert_published() -> Callable[..., list[RecordedEvent]]:
+    """Return `pgqueue.testing.assert_published`."""
+    from pgqueue import testing
+
+    return testing.assert_published
+
+
+@pytest.fixture
+def assert_not_published() -> Callable[..., None]:
+    """Return `pgqueue.testing.assert_not_published`."""
+    from pgqueue import testing
+
+    return testing.assert_not_published
 
 
 @pytest.fixture

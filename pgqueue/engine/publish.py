@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine import copying
+from pgqueue.engine.log import StoredEvent
 from pgqueue.engine.values import Cursors
+from pgqueue.values.readable import reading
 
 SQL = load(__name__)
 
@@ -49,6 +51,20 @@ def tell(connection: Cursors) -> None:
     """Notify idle readers when the transaction commits."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["tell"])
+
+
+def without_position(
+    connection: Cursors, *, condition: str, parameters: Mapping[str, Any]
+) -> list[StoredEvent]:
+    """Return the events that have no position yet, in their order, with 0 as their position.
+
+    Args:
+        condition: SQL over an event `e`, without values of users.
+        parameters: the parameters of the condition.
+    """
+    with reading(connection), connection.cursor() as cursor:
+        cursor.execute(SQL["without_position"].format(condition=condition), parameters)
+        return [StoredEvent(*row) for row in cursor.fetchall()]
 
 
 # Events that are published together have few topics.

@@ -21,3 +21,10 @@ FROM (SELECT * FROM unnest(%(topics)s::text[], %(keys)s::text[], %(payloads)s::t
 
 -- name: tell
 SELECT pgqueue_tell_readers_v1()
+
+-- name: without_position
+-- For assertions of tests: the whole inbox is read.
+SELECT 0, topic, key, payload::text, metadata::text, created_at
+FROM pgqueue_event_inbox e
+WHERE {condition}
+ORDER BY id

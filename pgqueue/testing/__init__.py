@@ -6,6 +6,7 @@ names.
 """
 
 from pgqueue.testing.assertions import assert_enqueued, assert_not_enqueued
+from pgqueue.testing.published import assert_not_published, assert_published
 from pgqueue.testing.replaying import Replayed, replay
 from pgqueue.testing.running import immediate, run_all
 from pgqueue.testing.time import advance
@@ -15,6 +16,8 @@ __all__ = [
     "advance",
     "assert_enqueued",
     "assert_not_enqueued",
+    "assert_not_published",
+    "assert_published",
     "immediate",
     "replay",
     "run_all",

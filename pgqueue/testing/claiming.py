@@ -44,7 +44,7 @@ def claim_next(
         options, columns: of the messages to look at; without columns, all of them. In a channel
             with policies another message may be claimed instead.
     """
-    with _lend(alias) as connection:
+    with lend(alias) as connection:
         _tidy(connection)
         tried = set()
         for message in _ready(alias, options, columns):
@@ -124,7 +124,7 @@ def _claim_governed(connection: Connection, channel: str, worker_id: UUID) -> li
 
 
 @contextmanager
-def _lend(alias: str) -> Iterator[Connection]:
+def lend(alias: str) -> Iterator[Connection]:
     """Lend Django's connection, and restore the transaction's settings afterwards."""
     is_inside = connections[alias].in_atomic_block
     with borrow(alias) as connection:

@@ -10,8 +10,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
-from psycopg.pq import TransactionStatus
 
 from pgqueue import signals
 from pgqueue.calls.outcomes import (
@@ -31,6 +29,8 @@ from pgqueue.tasks.batching import batched
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.storing import on_stored
 from pgqueue.testing.claiming import claim_next
+from pgqueue.testing.following import Followers
+from pgqueue.testing.savepoints import savepoints
 from pgqueue.worker.batch_runner import BatchRunner
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leased_batch import LeasedBatch
@@ -46,7 +46,9 @@ def run_all(
 ) -> list[TaskResult[Any]]:
     """Run all ready messages, in this thread and on Django's connection, until none is left.
 
-    Messages that are enqueued meanwhile are run, too. Messages with a higher priority run first,
+    Messages that are enqueued meanwhile are run, too. Published events get their positions. They
+    become messages for the subscriptions, which are run, and the handlers of all declared groups
+    are called with them. Messages with a higher priority run first,
     then messages that were due earlier. A message stays if a worker would not run it now, because
     of a delay, a hold, a pending retry, a paused channel, a policy, or the order of its key.
 
@@ -57,9 +59,10 @@ def run_all(
 
     Args:
         retries: whether to run failed messages again at once, without the delay of their
-            backoff, until they succeed or are dead.
-        raise_errors: whether to raise the first error of a task; with `retries`, of a dead
-            message.
+            backoff, until they succeed or are dead; the same for events of groups, until they are
+            handled or given up.
+        raise_errors: whether to raise the first error of a task or a group's handler; with
+            `retries`, of a dead message or an event that was given up.
         database: the alias of the queue's database, if it is not the one of `PGQUEUE`.
 
     Returns:
@@ -67,18 +70,24 @@ def run_all(
         `task`, `args`, `kwargs`, `status`, `return_value` and `errors`.
 
     Raises:
-        Exception: the error of a task, with `raise_errors`.
+        Exception: the error of a task or a group's handler, with `raise_errors`.
+        EndlessEvents: events lead to further events, again and again.
+        InvalidSubscription, InvalidGroup: a declared subscription or group is invalid.
     """
     ran = []
-    with _Bench.opened(database or settings().database) as bench:
-        while together := bench.run_next():
-            for run in together:
-                ran.append(run.result)
-                if retries and isinstance(run.ending, Retried):
-                    bench.make_ready(run.claim)
-                elif raise_errors and run.ending.error is not None:
-                    raise run.ending.error
-    return ran
+    alias = database or settings().database
+    followers = Followers(alias, retries=retries, raise_errors=raise_errors)
+    with _Bench.opened(alias) as bench:
+        while True:
+            while together := bench.run_next():
+                for run in together:
+                    ran.append(run.result)
+                    if retries and isinstance(run.ending, Retried):
+                        bench.make_ready(run.claim)
+                    elif raise_errors and run.ending.error is not None:
+                        raise run.ending.error
+            if not followers.follow():
+                return ran
 
 
 @contextmanager
@@ -142,7 +151,7 @@ class _Bench:
         """Claim, run and settle a message or a batch, and return it; []: no message is ready."""
         while claim := self._next():
             together = [claim, *self._beside(claim)]
-            with _savepoints():
+            with savepoints():
                 ended = self._ended([LeasedMessage(each, monotonic()) for each in together])
             for leased, ending in ended:
                 self._settle(leased, ending)
@@ -215,27 +224,3 @@ class _Bench:
         if found:
             result._note(found)
         return result
-
-
-@contextmanager
-def _savepoints() -> Iterator[None]:
-    """Keep this thread's open transactions usable after database errors in the block."""
-    around = [each for each in connections.all(initialized_only=True) if each.in_atomic_block]
-    marks = [(each, each.savepoint() or "") for each in around]
-    try:
-        yield
-    finally:
-        for wrapper, mark in reversed(marks):
-            if _is_broken(wrapper):
-                wrapper.needs_rollback = False  # otherwise, Django refuses the rollback, too
-                wrapper.savepoint_rollback(mark)
-            else:
-                wrapper.savepoint_commit(mark)
-
-
-def _is_broken(wrapper: BaseDatabaseWrapper) -> bool:
-    own = wrapper.connection
-    is_postgres = own is not None and wrapper.vendor == "postgresql"
-    return wrapper.needs_rollback or (
-        is_postgres and own.info.transaction_status == TransactionStatus.INERROR
-    )

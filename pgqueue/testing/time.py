@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models import F, Model
 
 from pgqueue.conf import settings
-from pgqueue.models import Dedupe, Gate, Lane, Message, Step
+from pgqueue.models import Cursor, Dedupe, Gate, Lane, Message, Step
 from pgqueue.values.number_checks import as_timedelta
 
 INSTANTS: dict[type[Model], list[str]] = {
@@ -16,16 +16,17 @@ INSTANTS: dict[type[Model], list[str]] = {
     Dedupe: ["expires_at"],
     Lane: ["tat", "wake_at"],
     Gate: ["tat", "wake_at"],
+    Cursor: ["retry_at"],
 }
 
 
 def advance(by: timedelta | float, *, database: str | None = None) -> None:
     """Move the stored times of the queue back by a duration, as if it had passed.
 
-    Delayed messages and retries become due, durable runs wake up, held messages and messages with
-    an expiry time expire, remembered dedupe keys are forgotten, and rates allow the next starts. No
-    message is run: call `run_all()` after it. The clocks of Python and PostgreSQL and the schedules
-    do not change.
+    Delayed messages and retries become due, also retries of a group's events. Durable runs wake up,
+    held messages and messages with an expiry time expire, remembered dedupe keys are forgotten, and
+    rates allow the next starts. No message is run: call `run_all()` after it. The clocks of Python
+    and PostgreSQL and the schedules do not change.
 
     Args:
         by: seconds or a timedelta, 0 or longer.

@@ -9,12 +9,19 @@ from typing import Any
 
 import pytest
 
+from pgqueue import publish
 from tests import jobs
 
 
 @pytest.mark.django_db
 def test_fixtures_have_the_names_of_the_functions(
-    run_all: Any, immediate: Any, assert_enqueued: Any, assert_not_enqueued: Any, advance: Any
+    run_all: Any,
+    immediate: Any,
+    assert_enqueued: Any,
+    assert_not_enqueued: Any,
+    assert_published: Any,
+    assert_not_published: Any,
+    advance: Any,
 ) -> None:
     jobs.add.using(run_after=60).enqueue(1)
     assert_enqueued(jobs.add, run_after=60)
@@ -24,6 +31,9 @@ def test_fixtures_have_the_names_of_the_functions(
 
     assert ran.return_value == 1
     assert_not_enqueued(jobs.add)
+    publish("tried", 1)
+    assert_published("tried", payload=1)
+    assert_not_published("tried", payload=2)
     with immediate():
         assert jobs.add.enqueue(2).return_value == 2
 

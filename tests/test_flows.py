@@ -514,6 +514,28 @@ class TestAddingLater:
 
 
 class TestShortcuts:
+    def test_a_call_is_added_with_its_arguments_and_takes_results(self) -> None:
+        with flow("calls") as f:
+            parts = [f.enqueue(jobs.number.call(number)) for number in (2, 3)]
+            last = f.enqueue(jobs.total.call([part.result for part in parts]), name="total")
+
+        run_all()
+
+        last.refresh()
+        assert last.return_value == 5
+        assert f["total"].id == last.id
+
+    def test_a_call_keeps_its_reaction_to_a_failure(self) -> None:
+        with flow("calls") as f:
+            member = f.enqueue(jobs.number.call(2).on_failure("run"))
+            other = f.enqueue(jobs.number.call(2).on_failure("run"), on_failure="cancel")
+
+        assert (member.on_failure, other.on_failure) == ("run", "cancel")
+
+    def test_a_call_takes_no_further_arguments(self) -> None:
+        with pytest.raises(InvalidFlow, match="its call has arguments already"), flow("calls") as f:
+            f.enqueue(jobs.number.call(2), 3)  # type: ignore[call-overload]
+
     def test_a_chain_hands_on_what_each_step_returned(self) -> None:
         last = chain(jobs.number.call(1), jobs.add_to.call(10), jobs.add_to.call(100)).enqueue()
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Unpack
 
-from pgqueue.events.subscribing import SubscribeOptions, subscribe
+from pgqueue.events.subscribing import SubscribeOptions, SubscriptionDecorator, subscribe
 from pgqueue.options.retries import Exponential
 from pgqueue.tasks import Task
 from pgqueue.values.number_checks import LARGEST
@@ -18,7 +17,7 @@ NO_CAP = LARGEST
 
 def relay(
     *topics: str, name: str = "", **options: Unpack[SubscribeOptions]
-) -> Callable[[Callable[..., Any] | Task[Any, Any]], Task[Any, Any]]:
+) -> SubscriptionDecorator:
     """Make a function at the top of a module a task that hands events to a broker.
 
         @relay("order.**")
@@ -50,7 +49,7 @@ def relay(
     backoff = given.pop("backoff", None)
     channel = given.pop("channel", None)
 
-    def declare(function: Callable[..., Any] | Task[Any, Any]) -> Task[Any, Any]:
+    def declare(function: Any, /) -> Any:
         own = {**given, "channel": channel or name or _name_of(function)}
         if not isinstance(function, Task):
             own["backoff"] = PATIENT if backoff is None else backoff

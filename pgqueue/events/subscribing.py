@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import Any, Unpack, get_args, get_origin
+from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, get_args, get_origin, overload
 
 from django.db import connections
 from django.utils.module_loading import autodiscover_modules
@@ -31,9 +31,14 @@ from pgqueue.options.subscription_options import (
     SharedOptions,
     checked_name,
 )
-from pgqueue.tasks import Task, task
+from pgqueue.tasks import Task, TaskContext, task
 from pgqueue.tasks.options import EventTaskOptions
 from pgqueue.values.error_words import checked_option, shown
+
+P = ParamSpec("P")
+T = TypeVar("T")
+C = TypeVar("C", bound=TaskContext)
+E = TypeVar("E", bound="RecordedEvent | Event")
 
 POSITIONAL = Parameter.POSITIONAL_OR_KEYWORD
 NOT_FROM_EVENTS = ("run_after", "expires_at", "ttl", "dedupe_key", "dedupe_for", "on_conflict",
@@ -55,6 +60,28 @@ class SubscribeOptions(SharedOptions, EventTaskOptions, total=False):
     redact: Sequence[str]
 
 
+class SubscriptionDecorator(Protocol):
+    """A decorator of functions that take an event or a list of events, perhaps after a context."""
+
+    # A task is callable, too: the first overload takes it.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Task[P, T], /
+    ) -> Task[P, T]: ...
+    @overload
+    def __call__(self, function: Callable[[E], T], /) -> Task[[E | RecordedEvent], T]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[list[E]], T], /
+    ) -> Task[[Sequence[E | RecordedEvent]], T]: ...
+    @overload
+    def __call__(self, function: Callable[[C, E], T], /) -> Task[[E | RecordedEvent], T]: ...
+    @overload
+    def __call__(
+        self, function: Callable[[C, list[E]], T], /
+    ) -> Task[[Sequence[E | RecordedEvent]], T]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Subscribed:
     """A subscription that code declares, with its checked options."""
@@ -67,7 +94,7 @@ class Subscribed:
 @documents({name: each for name, each in OPTIONS.items() if name not in ("topics", "channel")})
 def subscribe(
     *topics: str, name: str = "", **options: Unpack[SubscribeOptions]
-) -> Callable[[Callable[..., Any] | Task[Any, Any]], Task[Any, Any]]:
+) -> SubscriptionDecorator:
     """Make a function at the top of a module a task that runs with the events that it matches.
 
         @subscribe("order.*", where={"total__gte": 100}, channel="mail")
@@ -102,7 +129,8 @@ def subscribe(
     given = checked_options(DECLARED, {"topics": topics, **own_options})
     batch = given["batch"]
 
-    def declare(function: Callable[..., Any] | Task[Any, Any]) -> Task[Any, Any]:
+    def declare(function: Any, /) -> Any:
+        own: Task[Any, Any]
         if isinstance(function, Task):
             own = _with_options(function, batch, of_task)
         else:

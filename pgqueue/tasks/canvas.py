@@ -6,17 +6,19 @@ chord(fetch.map(urls), merge).enqueue()
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Union
+from typing import Any, Self, TypeVar, Union
 
 from asgiref.sync import sync_to_async
 
 from pgqueue.exceptions import InvalidFlow
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.flow_building import ON_FAILURE, Draft
-from pgqueue.tasks.flow_members import Member, own_task
+from pgqueue.tasks.flow_members import AnyCall, Member, TaskCall, own_task
 from pgqueue.tasks.flows import Flow
+
+T = TypeVar("T")
 
 Placed = Union["Member[Any]", "list[Placed]"]
 """The messages of a step in a flow: one message, or a list for a group."""
@@ -45,7 +47,7 @@ class CanvasStep:
         """
         raise NotImplementedError
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[ChainedCall[Any]]:
         """Yield the calls that the step consists of."""
         raise NotImplementedError
 
@@ -77,29 +79,25 @@ class CanvasStep:
 
 
 @dataclass(frozen=True)
-class Call(CanvasStep):
-    """A task with arguments that is not stored yet. Made by `task.call()`.
+class ChainedCall(CanvasStep, AnyCall[T]):
+    """A call whose first argument may be the result of the step before it.
 
     Attributes:
         takes_result: in a chain, the result of the previous step is its first argument.
         failure_policy: its reaction to a failed parent, as on_failure of `Flow.enqueue`.
     """
 
-    task: Declaration[Any, Any]
-    args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    takes_result: bool = True
-    failure_policy: str = "wait"
+    takes_result: bool = field(default=True, kw_only=True)
 
-    def using(self, **options: Any) -> Call:
+    def using(self, **options: Any) -> Self:
         """Return a copy whose task has other options."""
         return replace(self, task=self.task.using(**options))
 
-    def without_result(self) -> Call:
+    def without_result(self) -> Self:
         """Return a copy that does not take the result of the previous step in a chain."""
         return replace(self, takes_result=False)
 
-    def on_failure(self, policy: str) -> Call:
+    def on_failure(self, policy: str) -> Self:
         """Return a copy with this reaction to a failed parent: wait, cancel or run.
 
         Raises:
@@ -120,9 +118,14 @@ class Call(CanvasStep):
             on_failure=self.failure_policy,
         )
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[ChainedCall[T]]:
         """Yield the call itself."""
         yield self
+
+
+@dataclass(frozen=True)
+class Call(ChainedCall[T], TaskCall[T]):
+    """A task with arguments that is not stored yet. Made by `task.call()`."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ class Group(CanvasStep):
             return EmptyGroup(members(previous))
         return [step.place(draft, previous) for step in self.steps]
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[ChainedCall[Any]]:
         """Yield the calls of all steps."""
         for step in self.steps:
             yield from step.calls()
@@ -161,7 +164,7 @@ class Chain(CanvasStep):
             raise InvalidFlow("There is nothing in this chain.")
         return placed
 
-    def calls(self) -> Iterator[Call]:
+    def calls(self) -> Iterator[ChainedCall[Any]]:
         """Yield the calls of all steps."""
         for step in self.steps:
             yield from step.calls()

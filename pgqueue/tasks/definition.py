@@ -21,7 +21,7 @@ from pgqueue.options.retries import declare
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks import redacting, registry, storing
 from pgqueue.tasks.batch_calls import BatchCall
-from pgqueue.tasks.canvas import Call, Group, mapped
+from pgqueue.tasks.canvas import Call, ChainedCall, Group, mapped
 from pgqueue.tasks.context import RunState, TaskContext, contexts
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.options import Options
@@ -30,6 +30,7 @@ from pgqueue.tasks.result import TaskResult, fetch
 P = ParamSpec("P")
 T = TypeVar("T")
 C = TypeVar("C", bound=TaskContext)
+Q = ParamSpec("Q")
 
 BATCH = 10_000
 
@@ -93,13 +94,14 @@ class Task(Declaration[P, T]):
         return await sync_to_async(self.enqueue)(*args, **kwargs)
 
     def enqueue_many(
-        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any] | Call[T]]
     ) -> list[TaskResult[T]]:
         """Store a message for each of `calls`, 10 000 at a time by COPY: all or none.
 
         Args:
-            calls: each a tuple or list of positional arguments, or a dict of named ones. Ordered
-                messages run in this order, and may have 500 different keys.
+            calls: each a tuple or list of positional arguments, or a dict of named ones; or a
+                `call()` of this task, whose arguments type checkers compare with the function.
+                Ordered messages run in this order, and may have 500 different keys.
 
         Raises:
             InvalidArguments: a call does not fit the function, or is not storable.
@@ -110,7 +112,7 @@ class Task(Declaration[P, T]):
             return [result for batch in self._batches(calls) for result in storing.store(batch)]
 
     async def aenqueue_many(
-        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any] | Call[T]]
     ) -> list[TaskResult[T]]:
         """Store many messages, from async code."""
         return await sync_to_async(self.enqueue_many)(calls)
@@ -128,7 +130,15 @@ class Task(Declaration[P, T]):
         """Look up a message of this task, from async code."""
         return await sync_to_async(self.get_result)(result_id)
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+    @overload
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[T]: ...
+
+    @overload
+    def call(
+        self: Task[Concatenate[Any, Q], T], *args: Q.args, **kwargs: Q.kwargs
+    ) -> ChainedCall[T]: ...
+
+    def call(self, *args: Any, **kwargs: Any) -> Call[T]:
         """Return a call with these arguments, for `chain`, `group`, `chord` or `Call.enqueue()`.
 
         Nothing is stored. In a chain, the result of the previous step is the first argument.
@@ -166,7 +176,7 @@ class Task(Declaration[P, T]):
         signals.task_finished.send_robust(self, context=context, ending=ending)
 
     def _batches(
-        self, calls: Iterable[Sequence[Any] | Mapping[str, Any]]
+        self, calls: Iterable[Sequence[Any] | Mapping[str, Any] | Call[T]]
     ) -> Iterator[list[TaskResult[T]]]:
         rest = iter(calls)
         # These go out together, so that locks are taken in the order of all keys.
@@ -174,13 +184,21 @@ class Task(Declaration[P, T]):
         while batch := [self._to_be_stored(call) for call in islice(rest, count)]:
             yield batch
 
-    def _to_be_stored(self, call: Sequence[Any] | Mapping[str, Any]) -> TaskResult[T]:
+    def _to_be_stored(self, call: Sequence[Any] | Mapping[str, Any] | Call[T]) -> TaskResult[T]:
         if isinstance(call, tuple | list):
             return TaskResult(self, call, {})
         if isinstance(call, Mapping):
             return TaskResult(self, (), call)
+        if isinstance(call, Call):
+            if call.task is not self:
+                raise InvalidArguments(
+                    f"enqueue_many() of {self.name}: one call is of {call.task.name}, or has other "
+                    "options. Make it by call() of the same task."
+                )
+            return TaskResult(self, call.args, call.kwargs)
         raise TypeError(
-            f"enqueue_many() of {self.name}: {call!r} is neither a tuple of arguments nor a dict."
+            f"enqueue_many() of {self.name}: {call!r} is neither a tuple of arguments nor a dict, "
+            "nor a call()."
         )
 
     def _flag_other_transactions(self) -> None:

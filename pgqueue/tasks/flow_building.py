@@ -6,7 +6,7 @@ A message may be waited for only by one that was collected later, so that there 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Union
+from typing import Any, TypeVar, Union, overload
 
 from django.db import connections
 
@@ -18,14 +18,18 @@ from pgqueue.exceptions import InvalidFlow
 from pgqueue.tasks import registry
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.flow_members import (
+    DjangoTask,
     Member,
     Savepoint,
+    TaskCall,
     name_is_taken,
     noticing_members,
     own_task,
 )
 from pgqueue.values.error_words import hint
 from pgqueue.values.names import as_text
+
+T = TypeVar("T")
 
 After = Union["Iterable[Member[Any] | Draft]", "Member[Any]", "Draft"]
 """Messages of a flow and other flows that a message waits for without taking their results."""
@@ -68,6 +72,38 @@ class Draft:
     def __len__(self) -> int:
         return len(self._members)
 
+    @overload
+    def enqueue(
+        self,
+        task: TaskCall[T],
+        *,
+        after: After = ...,
+        on_failure: str = ...,
+        name: str | None = ...,
+    ) -> Member[T]: ...
+
+    @overload
+    def enqueue(
+        self,
+        task: Declaration[..., T],
+        *args: Any,
+        after: After = ...,
+        on_failure: str = ...,
+        name: str | None = ...,
+        **kwargs: Any,
+    ) -> Member[T]: ...
+
+    @overload
+    def enqueue(
+        self,
+        task: DjangoTask,
+        *args: Any,
+        after: After = ...,
+        on_failure: str = ...,
+        name: str | None = ...,
+        **kwargs: Any,
+    ) -> Member[Any]: ...
+
     def enqueue(
         self,
         task: Any,
@@ -83,7 +119,8 @@ class Draft:
         for that member, and its task takes the member's result, converted to the parameter's type.
 
         Args:
-            task: a task of pgqueue's, or of `django.tasks`.
+            task: a task of pgqueue's, or of `django.tasks`; or a call of a task, `task.call(…)`,
+                whose arguments type checkers compare with the function.
             after: members to wait for without taking their results, and other stored flows. The
                 message waits until all messages of the other flows have ended or are dead.
             on_failure: the reaction to a parent that is dead, cancelled, discarded or expired.
@@ -101,6 +138,12 @@ class Draft:
                 message of the flow has the name.
             InvalidArguments: the arguments do not fit the function.
         """
+        if isinstance(task, TaskCall):
+            if args or kwargs:
+                raise InvalidFlow(f"{task.task.name}: its call has arguments already: pass none.")
+            if on_failure == "wait":
+                on_failure = task.failure_policy
+            task, args, kwargs = task.task, tuple(task.args), dict(task.kwargs)
         return self.add(task, args, kwargs, after=after, on_failure=on_failure, name=name)
 
     def add(

@@ -4,17 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar, cast
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from pgqueue.codec.encoding import Hint, Reference, noticed
 from pgqueue.exceptions import InvalidFlow
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.result import TaskResult
+from pgqueue.tasks.returned import returned
 
 T = TypeVar("T")
 
 MEMBER = "<TaskResult "
 """How the text of a member begins."""
+
+
+@dataclass(frozen=True)
+class AnyCall(Generic[T]):
+    """A task with arguments that is not stored yet.
+
+    Attributes:
+        failure_policy: its reaction to a failed parent, as on_failure of `Flow.enqueue`.
+    """
+
+    task: Declaration[Any, T]
+    args: Sequence[Any] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    failure_policy: str = field(default="wait", kw_only=True)
+
+
+class TaskCall(AnyCall[T]):
+    """A call that has all its arguments, as type checkers know."""
+
+
+class DjangoTask(Protocol):
+    """The part of a task of `django.tasks` that type checkers know it by."""
+
+    @property
+    def module_path(self) -> str:
+        """Its import path."""
 
 
 class Member(TaskResult[T], Reference):
@@ -61,6 +89,14 @@ class Member(TaskResult[T], Reference):
     def flow(self) -> Any:
         """The flow that it is part of."""
         return self.draft
+
+    @returned
+    def result(self) -> Any:
+        """The message itself, with the type of its return value, for arguments of other calls.
+
+        The message that takes it waits for this one, and its task takes the value.
+        """
+        return self
 
     @property
     def message_id(self) -> int:

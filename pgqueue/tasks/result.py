@@ -33,6 +33,7 @@ from pgqueue.exceptions import (
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import log_lines, rerunning, signalling, waiting
 from pgqueue.tasks.declaration import Declaration
+from pgqueue.tasks.returned import returned
 from pgqueue.values.instants import of_project
 from pgqueue.values.number_checks import as_timedelta
 
@@ -124,8 +125,8 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
         """Whether the message has ended, or is dead and runs again only after a replay."""
         return isinstance(self.status, Outcome) or self.status is State.DEAD
 
-    @property
-    def return_value(self) -> T:
+    @returned
+    def return_value(self) -> Any:
         """The return value of the task.
 
         Raises:
@@ -133,8 +134,7 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
         """
         if self._found is None or self.status is not Outcome.SUCCEEDED:
             raise TaskFailed(f"{self!r} has no return value.")
-        value: T = self.task.codec.decode_result(self._found.result or "null")
-        return value
+        return self.task.codec.decode_result(self._found.result or "null")
 
     @property
     def progress(self) -> Any:

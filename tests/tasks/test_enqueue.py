@@ -160,6 +160,22 @@ class TestManyMessages:
         assert [str(pk) for pk, _ in stored] == [result.id for result in results]
         assert [payload["args"] for _, payload in stored] == [[1], [2, 3], [], [5]]
 
+    def test_may_be_given_as_calls_of_the_task(self) -> None:
+        results = jobs.add.enqueue_many([jobs.add.call(1), jobs.add.call(2, b=3), (4,)])
+
+        assert [(result.args, result.kwargs) for result in results] == [
+            ((1,), {}),
+            ((2,), {"b": 3}),
+            ((4,), {}),
+        ]
+
+    @pytest.mark.parametrize("other", [jobs.double, jobs.add.using(priority=1)])
+    def test_are_refused_as_calls_of_another_task_or_of_other_options(self, other: Any) -> None:
+        with pytest.raises(InvalidArguments, match="enqueue_many.. of tests.jobs.add: one call is"):
+            jobs.add.enqueue_many([other.call(1)])
+
+        assert not Message.objects.exists()
+
     def test_are_copied_ten_thousand_at_a_time(self) -> None:
         with CaptureQueriesContext(connection) as queries:
             results = jobs.add.enqueue_many((number,) for number in range(10_001))

@@ -54,6 +54,7 @@ from pgqueue.exceptions import InvalidSecret as InvalidSecret
 from pgqueue.exceptions import InvalidStep as InvalidStep
 from pgqueue.exceptions import InvalidSubscription as InvalidSubscription
 from pgqueue.exceptions import InvalidTask as InvalidTask
+from pgqueue.exceptions import InvalidTenant as InvalidTenant
 from pgqueue.exceptions import InvalidTracking as InvalidTracking
 from pgqueue.exceptions import InvalidType as InvalidType
 from pgqueue.exceptions import InvalidWebhook as InvalidWebhook
@@ -75,6 +76,7 @@ from pgqueue.exceptions import TaskFailed as TaskFailed
 from pgqueue.exceptions import TaskResultDoesNotExist as TaskResultDoesNotExist
 from pgqueue.exceptions import TaskResultMismatch as TaskResultMismatch
 from pgqueue.exceptions import TaskTimeout as TaskTimeout
+from pgqueue.exceptions import TenantUnavailable as TenantUnavailable
 from pgqueue.exceptions import TooManySteps as TooManySteps
 from pgqueue.exceptions import TransactionLeftOpen as TransactionLeftOpen
 from pgqueue.exceptions import UnknownOperation as UnknownOperation

@@ -13,7 +13,7 @@ from django.utils.module_loading import autodiscover_modules
 
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidSchedule, InvalidTask
-from pgqueue.tasks import encryption, registry, scheduling
+from pgqueue.tasks import encryption, registry, scheduling, tenants
 from pgqueue.values.names import AT_START
 
 OLDEST = 15
@@ -87,6 +87,21 @@ def check_encryption(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
         ]
     if not encryption.is_installed():
         return [Error(f"{tasks} is to be encrypted.", hint=encryption.INSTALL, id="pgqueue.E011")]
+    return []
+
+
+@register("pgqueue", AT_START)
+def check_tenants(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Say why the functions that `PGQUEUE["TENANT"]` names cannot be used."""
+    try:
+        if settings().tenant is None:
+            return []
+    except ImproperlyConfigured:
+        return []  # said above
+    try:
+        tenants.functions()
+    except ImproperlyConfigured as error:
+        return [Error(str(error), id="pgqueue.E012")]
     return []
 
 

@@ -26,7 +26,7 @@ from pgqueue.states import Outcome
 from pgqueue.values.attempts import MAX_ATTEMPTS
 from pgqueue.values.error_words import hint, shown
 from pgqueue.values.log_levels import as_level
-from pgqueue.values.names import as_channel, as_identifier, as_slot
+from pgqueue.values.names import as_channel, as_identifier, as_path, as_slot
 from pgqueue.values.number_checks import as_count, as_duration, as_flag
 
 MONTH = timedelta(days=30)
@@ -118,6 +118,11 @@ class Settings:
     base_url: str = ""
     """The address of the project's site, such as "https://shop.example", for the links of
     `signal_url()`. "": they are paths.
+    """
+    tenant: str | None = None
+    """The import path of a module or an object with the functions `current()` and `enter(tenant)`:
+    each message runs in the tenant of its producer. With `all()`, a schedule may have a message for
+    each tenant. None: pgqueue knows no tenants.
     """
     redact: Fields = FIELDS
     """The names of fields whose values the admin, commands, logs and exports do not show: a list
@@ -215,6 +220,15 @@ def _release(value: Any) -> str:
     return value
 
 
+def _tenant(value: Any) -> str | None:
+    if value is None:
+        return None
+    path = as_path(value)
+    if not all(part.isidentifier() for part in path.split(".")):
+        raise ValueError('it must be an import path such as "shop.tenants".')
+    return path
+
+
 def _base_url(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError("it must be text.")
@@ -259,6 +273,7 @@ _BY_NAME: Mapping[str, Callable[[Any], Any]] = {
     "REPLICATION_SLOT": as_slot,
     "PUBLICATION": as_identifier,
     "BASE_URL": _base_url,
+    "TENANT": _tenant,
     "METRICS_TOKEN": _token,
     "RELEASE": _release,
     "RUN_LOGS": as_level,

@@ -198,6 +198,14 @@ class InvalidSchedule(PGQueueError, ValueError):
     """A schedule is invalid: the message names the option and the reason."""
 
 
+class InvalidTenant(PGQueueError, ValueError):
+    """A tenant's name is invalid: the message says who gave it, and the reason."""
+
+
+class TenantUnavailable(PGQueueError):
+    """The tenant of this message cannot be entered: it was deleted, perhaps."""
+
+
 class UnknownTask(PGQueueError):
     """No task has this name here: is its app in INSTALLED_APPS?"""
 

@@ -39,6 +39,7 @@ GUIDES: Mapping[str, str] = {
     "release": "[Operating from the admin](guide/operating-from-the-admin.md)",
     "run_logs": "[The log lines of a run](guide/observability.md#the-log-lines-of-a-run)",
     "schedules": "[Schedules](guide/schedules.md)",
+    "tenant": "[Tenants](guide/tenants.md)",
     "webhooks": "[Webhooks](guide/webhooks.md)",
 }
 """The page that explains a setting, by the field's name."""

@@ -147,6 +147,8 @@ def _enqueued(request: HttpRequest, message: Any) -> str:
         said.append(format_html(_("by the subscription {}"), link))
         if position := metadata.get("position"):
             said.append(format_html(_("for the event {}"), to_row(request, "event", position)))
+    if settings().tenant is not None and (tenant := metadata.get("tenant")):
+        said.append(format_html(_("in the tenant {}"), tenant))
     acting = metadata.get("acting")
     user = acting.get("user") if isinstance(acting, Mapping) else acting
     if user:

@@ -17,6 +17,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any
 
+import psycopg
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 from django.dispatch import receiver
@@ -196,6 +198,21 @@ def forget_queries(opened: Iterable[BaseDatabaseWrapper] | None = None) -> None:
             wrapper.queries_log.clear()
 
 
+def replace_connections() -> None:
+    """Have Django make new connections, and new objects for them, in this thread. Never raises.
+
+    The objects may hold the name of a tenant. Connections in a transaction stay.
+    """
+    _close_each(lambda wrapper: None if wrapper.in_atomic_block else _replace(wrapper))
+
+
+def _replace(wrapper: BaseDatabaseWrapper) -> None:
+    _cut(wrapper)
+    wrapper.close()
+    if connections[wrapper.alias] is wrapper:
+        del connections[wrapper.alias]
+
+
 def _close_each(close: Callable[[BaseDatabaseWrapper], None]) -> None:
     for wrapper in list(_opened.here):
         _close_safely(close, wrapper)
@@ -251,9 +268,18 @@ def _close_if_changed(wrapper: BaseDatabaseWrapper) -> None:
     own = wrapper.connection
     if own is None or wrapper.vendor != "postgresql" or wrapper.in_atomic_block:
         return
-    if _is_manual(wrapper) or session_state.has_changed(own):
+    if _is_manual(wrapper) or not _has_own_path(own) or session_state.has_changed(own):
         _cut(wrapper)
         wrapper.close()
+
+
+def _has_own_path(own: psycopg.Connection[Any]) -> bool:
+    """Reset the search_path that a tenant has set; return whether that succeeded."""
+    try:
+        session_state.reset_path(own)
+    except psycopg.Error:
+        return False
+    return True
 
 
 def _leave(wrapper: BaseDatabaseWrapper) -> None:

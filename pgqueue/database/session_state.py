@@ -28,6 +28,8 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.sql import Composable
 
+from pgqueue.conf import settings
+
 REPORTED = (
     *("search_path", "session_authorization", "is_superuser", "TimeZone", "DateStyle"),
     *("IntervalStyle", "default_transaction_read_only", "standard_conforming_strings"),
@@ -59,6 +61,12 @@ _LASTING = re.compile(
     r"|^(select|with|explain)\b.*\binto\s+((local|global)\s+)?temp(orary)?\s",
     re.DOTALL,
 )
+# With tenants, a worker resets the path after each run: then it costs no connection.
+_SETS_PATH = re.compile(
+    r"(set\s+(session\s+)?search_path\b|reset\s+search_path\s*$)"
+    r"|select\s+(pg_catalog\.)?set_config\s*\(\s*'search_path'\s*,"
+    r"\s*(%s|%\(\w+\)s|'[^']*')\s*,\s*false\s*\)\s*$"
+)
 _ENDS = re.compile(
     rf"(commit|end|abort|rollback)\b(?!(?:\s|{_COMMENT.pattern})*prepared\b)"
     rf"(?!(?:\s|{_COMMENT.pattern}|\b(?:work|transaction)\b)*\bto\b)|prepare\s+transaction\b",
@@ -85,6 +93,20 @@ def has_changed(connection: psycopg.Connection[Any]) -> bool:
     return session.is_marked or session.reported != _reported(connection)
 
 
+def reset_path(connection: psycopg.Connection[Any]) -> None:
+    """Reset the search_path of a watched session if a statement has set it. Only with tenants.
+
+    The path is the one of the connection's options, or of its role, again.
+
+    Raises:
+        psycopg.Error: the connection broke.
+    """
+    session = _sessions.get(connection)
+    if session is not None and session.has_path and not connection.closed:
+        psycopg.Cursor(connection).execute("RESET search_path")
+        session.has_path = False
+
+
 def is_watched(connection: psycopg.Connection[Any]) -> bool:
     """Return whether the statements of a connection are watched."""
     return connection in _sessions
@@ -102,13 +124,23 @@ def keep(connection: psycopg.Connection[Any]) -> Kept | None:
 def is_marked(connection: psycopg.Connection[Any]) -> bool:
     """Return whether a statement may have changed the session. Any thread may ask."""
     session = _sessions.get(connection)
-    return session is not None and session.is_marked
+    return session is not None and (session.is_marked or session.has_path)
 
 
 @lru_cache(KNOWN_TEXTS)
 def changes_session(text: str) -> bool:
     """Return whether an effect of these statements on the session may outlive their transaction."""
     return any(map(_is_lasting, text.split(";")))
+
+
+@lru_cache(KNOWN_TEXTS)
+def sets_only_path(text: str) -> bool:
+    """Return whether the search_path is the only lasting change that these statements make."""
+    return all(
+        _SETS_PATH.match(_BEFORE.sub("", each, count=1).lower())
+        for each in text.split(";")
+        if _is_lasting(each)
+    )
 
 
 def _is_lasting(statement: str) -> bool:
@@ -200,6 +232,8 @@ class _Session:
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.is_marked = False
+        self.has_path = False
+        self.resets_path = settings().tenant is not None
         self.kept: Kept | None = None
         self.reported = _reported(connection)
 
@@ -221,7 +255,10 @@ def _note(connection: psycopg.Connection[Any], query: Any) -> None:
         session.is_marked = True
         return
     if changes_session(query):
-        session.is_marked = True
+        if session.resets_path and sets_only_path(query):
+            session.has_path = True
+        else:
+            session.is_marked = True
     if session.kept is not None:
         session.kept.note(query)
 

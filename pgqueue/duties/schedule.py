@@ -45,8 +45,10 @@ class Scheduling(Protocol):
     def declared(self, database: str) -> list[DeclaredSchedule]:
         """Return the schedules that the project has in its code."""
 
-    def enqueue(self, scheduled: Scheduled, tick: datetime, connection: Connection) -> TickMessage:
-        """Store the message of a tick, in the transaction of `connection`."""
+    def enqueue(
+        self, scheduled: Scheduled, tick: datetime, connection: Connection
+    ) -> TickMessage | None:
+        """Store the message of a tick, in the transaction of `connection`; None: it has none."""
 
     def hiding(self, scheduled: Scheduled) -> Hidden:
         """Return the `Hidden` that removes a schedule's redacted arguments from texts."""
@@ -218,7 +220,7 @@ class Schedules:
                     guard.call, self._scheduling.enqueue, scheduled, tick, connection
                 )
             # With overlap="skip", the message of an earlier tick may live.
-            return None if result.came_of == "existing" else int(result.id)
+            return None if result is None or result.came_of == "existing" else int(result.id)
         except (psycopg.OperationalError, django.db.OperationalError, UnknownTask):
             raise
         except BaseException as error:

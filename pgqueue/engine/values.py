@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -90,6 +91,18 @@ class Claim(NamedTuple):
     def lease(self) -> Lease:
         """The fence of this claim."""
         return Lease(self.id, self.attempt, self.worker_id)
+
+
+def events_of(claim: Claim) -> list[dict[str, Any]]:
+    """Return the events of a subscription's message, as parsed JSON."""
+    payload = json.loads(claim.payload or b"null")
+    if isinstance(payload, dict) and "args" in payload:
+        payload = next(iter(payload["args"]), None)
+    return [
+        each
+        for each in (payload if isinstance(payload, list) else [payload])
+        if isinstance(each, dict)
+    ]
 
 
 def fence(leases: Iterable[Lease | Claim]) -> dict[str, str]:

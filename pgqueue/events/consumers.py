@@ -19,6 +19,7 @@ from pgqueue.options.filters import Filter, as_filter
 from pgqueue.options.records import Check, optional
 from pgqueue.options.retries import Backoff, as_backoff, declare
 from pgqueue.options.starts import Start, as_start
+from pgqueue.tasks import tenants
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import as_channel, as_text
@@ -75,11 +76,14 @@ class Consumer:
         """Call the handler with events, one by one or as a list."""
         if self.batch is None:
             for event in events:
-                with tracing.handling(self.name, [event]):
-                    guard.call(self._call, event)
+                self._guarded([event], event)
         else:
-            with tracing.handling(self.name, events):
-                guard.call(self._call, list(events))
+            self._guarded(events, list(events))
+
+    def _guarded(self, events: Sequence[RecordedEvent], given: Any) -> None:
+        metadata = (each.metadata for each in events)
+        with tenants.around_events(metadata), tracing.handling(self.name, events):
+            guard.call(self._call, given)
 
     @calls_user_code
     def _call(self, given: Any) -> None:

@@ -25,6 +25,7 @@ from pgqueue.events.acting import acting
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
 from pgqueue.options.filters import as_topic
+from pgqueue.tasks import tenants
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import as_key
@@ -171,13 +172,13 @@ def _key(key: str | None) -> str:
 def _metadata(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> str:
     who = acting()
     if not (own or given or who):
-        return EMPTY
+        return tenants.carried(EMPTY)
     try:
         checked: dict[str, Any] = checked_message({"metadata": given or {}})["metadata"]
     except (InvalidMessage, InvalidTask, Unstorable) as error:
         raise InvalidEvent(str(error)) from error
     acts = {"acting": who} if who else {}
-    return json.dumps({**acts, **checked, **own})
+    return tenants.carried(json.dumps({**acts, **checked, **own}))
 
 
 def create(

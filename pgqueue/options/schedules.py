@@ -37,6 +37,7 @@ class Schedule:
             of the last 1 000 ticks. Ticks that are less late have a message each.
         overlap: the reaction to a tick while an earlier message waits or runs. "allow": both;
             "skip": no message; "one": the messages run one at a time, in their order.
+        each_tenant: whether each tick has a message for each tenant, of `PGQUEUE["TENANT"]`.
 
     Raises:
         InvalidSchedule: the value of an option is invalid.
@@ -50,6 +51,7 @@ class Schedule:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     missed: Missed = "once"
     overlap: Overlap = "allow"
+    each_tenant: bool = False
 
     def __post_init__(self) -> None:
         if self.timezone is not None and not isinstance(self.when, str):
@@ -64,6 +66,10 @@ class Schedule:
             raise InvalidSchedule(f"kwargs={shown(self.kwargs)}: it must be a dict.")
         _check_one_of("missed", self.missed, get_args(Missed))
         _check_one_of("overlap", self.overlap, get_args(Overlap))
+        if not isinstance(self.each_tenant, bool):
+            raise InvalidSchedule(
+                f"each_tenant={shown(self.each_tenant)}: it must be True or False."
+            )
 
     @property
     def rhythm(self) -> Rhythm:

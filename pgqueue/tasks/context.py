@@ -22,6 +22,7 @@ from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.flow_growth import Growth
 from pgqueue.tasks.redacting import RedactedColumn
 from pgqueue.tasks.result import TaskResult
+from pgqueue.tasks.tenants import tenant_of
 from pgqueue.values.number_checks import LONGEST, as_timedelta
 
 if TYPE_CHECKING:
@@ -142,6 +143,11 @@ class TaskContext:
         """The metadata that the producer gave the message."""
         metadata: dict[str, Any] = json.loads(self.claim.metadata)
         return metadata
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant that the run is in; None: it is in none, or pgqueue knows no tenants."""
+        return tenant_of(self.claim)
 
     @property
     def progress(self) -> Any:

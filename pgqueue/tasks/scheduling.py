@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 from django.core.exceptions import ObjectDoesNotExist
-from django.db import connections
+from django.db import connections, transaction
 from django.utils.module_loading import autodiscover_modules
 
 from pgqueue import models
@@ -22,7 +22,7 @@ from pgqueue.exceptions import ChannelFull, InvalidSchedule, PGQueueError, Unkno
 from pgqueue.options.schedules import Schedule, checked_name, rhythm_of
 from pgqueue.options.ticks import Cron
 from pgqueue.redaction import Hidden
-from pgqueue.tasks import redacting, registry
+from pgqueue.tasks import redacting, registry, tenants
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.definition import Task, find_task
 from pgqueue.tasks.result import TaskResult
@@ -69,6 +69,8 @@ def _described(task: Declaration[Any, Any], schedule: Schedule) -> DeclaredSched
     else:
         when |= {"every": rhythm.interval}
     name = schedule.name or task.name
+    if schedule.each_tenant and settings().tenant is None:
+        raise InvalidSchedule(f"{name!r}: each_tenant needs PGQUEUE['TENANT'].")
     if task.encrypted and (schedule.args or schedule.kwargs):
         raise InvalidSchedule(f"{name!r}: {_kept_open(task)}")
     try:
@@ -83,6 +85,7 @@ def _described(task: Declaration[Any, Any], schedule: Schedule) -> DeclaredSched
         kwargs=json.dumps(payload["kwargs"]),
         missed=schedule.missed,
         overlap=schedule.overlap,
+        each_tenant=schedule.each_tenant,
     )
 
 
@@ -146,15 +149,21 @@ def hiding(scheduled: Scheduled) -> Hidden:
 
 def enqueue(
     scheduled: Scheduled, tick: datetime, connection: psycopg.Connection[Any]
-) -> TaskResult[Any]:
+) -> TaskResult[Any] | None:
     """Store the message of a tick, in the transaction of `connection`.
 
+    A schedule with `each_tenant` has a message for each tenant, or none at all.
+
+    Returns:
+        The first new message, or else one that lives; None: there are no tenants.
+
     Raises:
+        InvalidTenant: the project's function has no names.
         UnknownTask: no task has the schedule's task name here.
         PGQueueError: the task refuses the arguments or options.
     """
     metadata = {"schedule": scheduled.name, "tick": tick.isoformat()}
-    return _enqueue(scheduled, metadata, connection=connection)
+    return _enqueue_each(scheduled, metadata, connection=connection)
 
 
 def run(name: str, *, database: str | None = None) -> TaskResult[Any]:
@@ -162,6 +171,8 @@ def run(name: str, *, database: str | None = None) -> TaskResult[Any]:
 
     Its ticks do not change. If the schedule skips ticks while an earlier message waits or runs,
     the earlier message is returned (its `came_of` is "existing").
+
+    A schedule with `each_tenant` has a message for each tenant; the first one is returned.
 
     Args:
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
@@ -176,17 +187,48 @@ def run(name: str, *, database: str | None = None) -> TaskResult[Any]:
         scheduled = engine.find_schedule(connections[alias], name)
     if scheduled is None:
         raise InvalidSchedule(f"There is no schedule {name!r}.")
-    return _enqueue(scheduled, {"schedule": name}, database=alias)
+    with transaction.atomic(using=alias):
+        result = _enqueue_each(scheduled, {"schedule": name}, database=alias)
+    if result is None:
+        raise InvalidSchedule(f"{name!r} is for each tenant, and there are no tenants.")
+    return result
 
 
-def _enqueue(scheduled: Scheduled, metadata: Mapping[str, str], **where: Any) -> TaskResult[Any]:
+def _enqueue_each(
+    scheduled: Scheduled, metadata: Mapping[str, str], **where: Any
+) -> TaskResult[Any] | None:
+    lane = f"schedule:{scheduled.name}"
+    if not _is_for_each_tenant(scheduled):
+        return _enqueue(scheduled, metadata, lane, **where)
+    results = [
+        _enqueue(scheduled, {**metadata, tenants.TENANT: each}, f"{lane}:{each}", **where)
+        for each in tenants.every()
+    ]
+    new = [each for each in results if each.came_of != "existing"]
+    return next(iter([*new, *results]), None)
+
+
+def _is_for_each_tenant(scheduled: Scheduled) -> bool:
+    """Return whether the code that declares a schedule says so: its row does not."""
+    if not scheduled.definition:
+        return False
+    task, entry = known(scheduled.task), settings().schedules.get(scheduled.name)
+    declared = [each for each in task.schedule if (each.name or task.name) == scheduled.name]
+    if entry is not None:
+        declared.append(entry.schedule)
+    return any(each.each_tenant for each in declared)
+
+
+def _enqueue(
+    scheduled: Scheduled, metadata: Mapping[str, str], lane: str, **where: Any
+) -> TaskResult[Any]:
     task = known(scheduled.task)
     own = task.scheduled_by(scheduled.name)
     options: dict[str, Any] = {
         **own,
         "metadata": {**task.metadata, **own.get("metadata", {}), **metadata},
         "enqueue_on_commit": False,
-        **OVERLAPS[scheduled.overlap](f"schedule:{scheduled.name}"),
+        **OVERLAPS[scheduled.overlap](lane),
         **where,
     }
     if scheduled.channel:

@@ -20,6 +20,7 @@ from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import DuplicateMessage, InvalidMessage
+from pgqueue.tasks import tenants
 from pgqueue.tasks.current import running_in
 from pgqueue.tasks.options import MessageOptions, checked_message
 
@@ -255,7 +256,7 @@ def _common(given: dict[str, Any], parent_id: int | None) -> engine.Common:
     return engine.Common(
         channel=given["channel"],
         task="",
-        metadata=json.dumps(given.get("metadata", {})),
+        metadata=tenants.carried(json.dumps(given.get("metadata", {}))),
         options=None,
         priority=given.get("priority", 0),
         max_attempts=given.get("max_attempts") or settings().max_attempts,

@@ -28,6 +28,7 @@ from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Cursors, Tuples
 from pgqueue.exceptions import BatchTooLarge, DuplicateMessage, InvalidTask
 from pgqueue.states import State
+from pgqueue.tasks import tenants
 from pgqueue.tasks.current import running_in
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.result import TaskResult
@@ -235,7 +236,7 @@ def _common(task: Declared, sending: tracing.Sending) -> engine.Common:
     return engine.Common(
         channel=task.queue_name,
         task=task.name,
-        metadata=sending.metadata(task.metadata_json),
+        metadata=sending.metadata(tenants.carried(task.metadata_json)),
         max_attempts=task.max_attempts or settings().max_attempts,
         parent_id=None if task.connection else running_in(task.alias),
         **task.columns,

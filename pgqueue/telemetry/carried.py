@@ -10,7 +10,7 @@ from opentelemetry import propagate, trace
 from opentelemetry.context import Context
 from opentelemetry.trace import Link
 
-from pgqueue.engine.values import Claim
+from pgqueue.engine.values import Claim, events_of
 
 EMPTY = "{}"
 MESSAGE = "messaging.message.id"
@@ -88,18 +88,6 @@ def carriers_of(claim: Claim, metadata: Carrier) -> list[Carrier]:
     ):
         return []
     return [each["metadata"] for each in events_of(claim) if isinstance(each.get("metadata"), dict)]
-
-
-def events_of(claim: Claim) -> list[dict[str, Any]]:
-    """Return the events of a subscription's message, as parsed JSON."""
-    payload = json.loads(claim.payload or b"null")
-    if isinstance(payload, dict) and "args" in payload:
-        payload = next(iter(payload["args"]), None)
-    return [
-        each
-        for each in (payload if isinstance(payload, list) else [payload])
-        if isinstance(each, dict)
-    ]
 
 
 def _carries(metadata: Carrier) -> bool:

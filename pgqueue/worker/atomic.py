@@ -16,7 +16,7 @@ from pgqueue.database.guard import TransactionLost
 from pgqueue.engine import lease
 from pgqueue.engine.errors import RERUNS, is_conflict, pause
 from pgqueue.exceptions import LeaseLost
-from pgqueue.tasks import redacting
+from pgqueue.tasks import redacting, tenants
 from pgqueue.tasks.options import Atomic
 from pgqueue.values.escaping import logger_of
 from pgqueue.worker.failures import AWAY, NotBegun, ending_after
@@ -67,10 +67,12 @@ class AtomicRun:
         reruns = RERUNS
         while True:
             try:
-                if self.is_inside:
-                    with transaction.atomic(using=self.alias):
-                        return self._run_locked()
-                return self._run_once()
+                # Outside of the transaction, whose on_commit hooks are part of the run.
+                with tenants.around(self.run.context.claim):
+                    if self.is_inside:
+                        with transaction.atomic(using=self.alias):
+                            return self._run_locked()
+                    return self._run_once()
             except Exception as error:
                 if not is_conflict(error) or not self._keep_lease() or not reruns:
                     raise

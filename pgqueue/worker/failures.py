@@ -6,6 +6,7 @@ import asyncio
 import json
 import traceback
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import psycopg
@@ -32,10 +33,11 @@ from pgqueue.exceptions import (
     NewerPayload,
     ParentFailed,
     Retry,
+    TenantUnavailable,
     UnreadablePayload,
 )
-from pgqueue.options.retries import Exponential
-from pgqueue.tasks import Task, TaskContext, redacting
+from pgqueue.options.retries import Backoff, Delay, Delays, Exponential
+from pgqueue.tasks import Task, TaskContext, redacting, tenants
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.number_checks import as_timedelta
 
@@ -85,7 +87,8 @@ class NotBegun(Exception):
 
 def ending_after(task: Task[Any, Any], context: TaskContext, error: BaseException) -> Ending:
     """Return the ending of a message whose run raised `error`."""
-    if isinstance(error, NotBegun):
+    is_away = isinstance(error, TenantUnavailable) and isinstance(error.__cause__, AWAY)
+    if isinstance(error, NotBegun) or is_away:
         cause = error.__cause__ or error
         if isinstance(cause, NewerPayload):
             return _left_to_newer(task, context, cause)
@@ -191,7 +194,7 @@ def _delay(
         return max(error.delay, NO_DELAY)
     backoff = task.backoff or settings().backoff
     try:
-        delay = guard.call(backoff, error, context.failed(failures))
+        delay = _called(backoff, error, context, failures)
         return None if delay is None else max(as_timedelta(delay), NO_DELAY)
     except BaseException as failed:
         # Also EndOfRun and SystemExit, which have no meaning in a backoff.
@@ -201,6 +204,13 @@ def _delay(
             exc_info=stand_in(failed, redacting.hiding_run(context)),
         )
         return timedelta(seconds=Exponential()(error, context.claim._replace(failures=failures)))
+
+
+def _called(backoff: Backoff, error: BaseException, context: TaskContext, failures: int) -> Delay:
+    if isinstance(backoff, Exponential | Delays):  # our own: no code of the project
+        return guard.call(backoff, error, context.failed(failures))
+    call = partial(guard.call, backoff, error, context.failed(failures))
+    return tenants.call_inside(context.claim, call)
 
 
 def _described(context: TaskContext, error: BaseException) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import connections
+from django.dispatch import Signal
 
 from pgqueue import signals
 from pgqueue.calls import tracing
@@ -28,6 +29,7 @@ from pgqueue.calls.outcomes import (
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.codec.encoding import Returned
 from pgqueue.codec.envelope import is_envelope
+from pgqueue.conf import settings
 from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
 from pgqueue.engine.values import Claim
@@ -38,6 +40,7 @@ from pgqueue.tasks import (
     find_task,
     flow_results,
     redacting,
+    tenants,
 )
 from pgqueue.tasks.limits import TimeLimit
 from pgqueue.tasks.run_middleware import around
@@ -66,6 +69,8 @@ from pgqueue.worker.timeouts import Timeouts, stack_of, within
 logger = logger_of(__name__)
 
 UNKNOWN_REPORTED_EVERY = 60.0  # seconds
+OWN_SIGNALS = (Task.send_started, Task.send_finished)
+"""The methods that send pgqueue's signals alone. Tasks of other kinds send more."""
 
 
 Arguments = tuple[list[Any], dict[str, Any]]
@@ -161,7 +166,7 @@ class Runner:
         if self.logs is not None and (level := task.log_level) is not None:
             self.logs.begin(context, level)
             leased.lines = context.lines
-        tell(task.send_started, context)
+        _tell_receivers(task.send_started, signals.task_started, context)
         return Run(task, context, leased)
 
     def end(self, leased: LeasedMessage) -> None:
@@ -280,7 +285,10 @@ class Runner:
     def _ending(self, run: Run) -> Ending:
         task, context, leased = run
         if not task.atomic:
-            return self.ended(run, lambda: guard.call(self._returned, run))
+            if settings().tenant is None:
+                return self.ended(run, lambda: guard.call(self._returned, run))
+            with tenants.around(context.claim):
+                return self.ended(run, lambda: guard.call(self._returned, run))
 
         def call() -> Ending:
             # The notes of an earlier call were rolled back.
@@ -470,13 +478,24 @@ def _announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> Non
     tell(tracing.finished, context, ending)
     tell(signals.log_finished, task, context, ending, redacting.hiding_run)
     if ending.error is None:
-        tell(task.send_finished, context, ending)
+        _tell_receivers(task.send_finished, signals.task_finished, context, ending)
         return
     try:
         raise ending.error
     except BaseException:
         # In the handler: receivers may look at sys.exc_info(), as Django's do.
-        tell(task.send_finished, context, ending)
+        _tell_receivers(task.send_finished, signals.task_finished, context, ending)
+
+
+def _tell_receivers(
+    send: Callable[..., None], signal: Signal, context: TaskContext, *arguments: object
+) -> None:
+    """Call the receivers of a signal in the message's tenant; enter it only if there are some."""
+    is_own = getattr(send, "__func__", None) in OWN_SIGNALS
+    if settings().tenant is None or (is_own and not signal.receivers):
+        tell(send, context, *arguments)
+    else:
+        tell(tenants.call_inside, context.claim, send, context, *arguments)
 
 
 def tell(send: Callable[..., None], *arguments: object) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgqueue.engine.values import Claim
-from pgqueue.tasks import registry
+from pgqueue.tasks import registry, tenants
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.leases import LeasedMessage
 
@@ -68,6 +68,9 @@ class Sorting:
     def _is_for_the_loop(self, claim: Claim) -> bool:
         # The options of a message may make its run atomic.
         if claim.options and b'"atomic"' in claim.options:
+            return False
+        # On a loop, async tasks share the ORM's connection, which can be in one tenant at a time.
+        if tenants.may_have(claim):
             return False
         if claim.task not in self._kinds:
             self._kinds[claim.task] = _is_for_a_loop(claim.task)

@@ -324,3 +324,14 @@ def test_history_tells_the_same(queue: Connection, viewer: Client):
     settle.complete(queue, [done(held)])
 
     assert steps(viewer, held.id, HISTORY)[-1].startswith("Succeeded")
+
+
+def test_the_tenant_of_a_message_is_named_where_the_project_has_tenants(
+    queue: Connection, viewer: Client, settings: Any
+):
+    [id] = enqueue(queue, metadata='{"tenant": "north"}')
+    assert "north" not in "".join(steps(viewer, id))
+
+    settings.PGQUEUE = {**settings.PGQUEUE, "TENANT": "tests.tasks.test_tenants.functions"}
+
+    assert "in the tenant north" in steps(viewer, id)[0]

@@ -42,6 +42,7 @@ BROKERS = "tests/events/test_brokers.py::"
 TRIED = GUIDES + "test_what_one_is_to_try_works"
 TRIED_IN_SQL = GUIDES + "test_what_one_is_to_try_in_sql_works"
 
+TENANTS = "tests/tenants/test_tenants.py::"
 DURABLE = "tests/docs/test_durable.py::"
 MOVING = "tests/docs/test_moving.py::test_our_side_of_a_page_runs"
 
@@ -120,6 +121,9 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
     },
     "docs/guide/table-events.md": dict.fromkeys(
         (1, 2, 4), GUIDES + "test_the_table_of_the_example_publishes_what_it_says"
+    ),
+    "docs/guide/tenants.md": dict.fromkeys(
+        (2, 3), TENANTS + "test_each_message_runs_in_its_tenant"
     ),
     "docs/guide/testing.md": {ALL: GUIDES + "test_the_tests_of_the_guide_pass"},
     "docs/guide/tracing.md": {

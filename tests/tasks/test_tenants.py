@@ -1,0 +1,233 @@
+"""What the functions of PGQUEUE["TENANT"] are asked, and what becomes of their answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.test import override_settings
+
+from pgqueue import InvalidTenant, TenantUnavailable, checks, consumer, publish, read, send
+from pgqueue.conf import read as read_settings
+from pgqueue.database.session_state import sets_only_path
+from pgqueue.models import Message
+from pgqueue.options.schedules import Schedule
+from pgqueue.signals import task_finished
+from pgqueue.tasks import scheduling, tenants
+from pgqueue.testing import run_all
+from tests import jobs
+
+PATH = f"{__name__}.functions"
+answers: dict[str, Any] = {}
+entered: list[str] = []
+
+
+@contextmanager
+def _enter(tenant: str) -> Iterator[None]:
+    if tenant == "gone":
+        raise LookupError("no such schema")
+    entered.append(tenant)
+    before, answers["current"] = answers.get("current"), tenant
+    try:
+        yield
+    finally:
+        answers["current"] = before
+        if tenant == "sticky":
+            raise RuntimeError("cannot leave")
+
+
+functions = SimpleNamespace(
+    current=lambda: answers.get("current"), enter=_enter, all=lambda: answers["all"]
+)
+lacking = SimpleNamespace(current=lambda: None)
+
+
+@pytest.fixture
+def tenancy(transactional_db: None, settings: Any) -> None:
+    settings.PGQUEUE = {**settings.PGQUEUE, "TENANT": PATH}
+    answers.clear()
+    entered.clear()
+
+
+def stored() -> list[str | None]:
+    rows = Message.objects.order_by("pk").values_list("metadata", flat=True)
+    return [each.get("tenant") for each in rows]
+
+
+@pytest.mark.django_db
+def test_without_the_setting_nothing_is_asked_and_metadata_are_the_producers_own() -> None:
+    jobs.anything.using(metadata={"tenant": 7}).enqueue()
+
+    assert tenants.carried("not even JSON") == "not even JSON"
+    assert stored() == [7]
+    [result] = run_all(raise_errors=True)
+    assert result.metadata == {"tenant": 7}
+
+
+@pytest.mark.usefixtures("tenancy")
+class TestAMessage:
+    def test_has_the_producers_tenant_however_it_is_stored(self) -> None:
+        answers["current"] = "north"
+
+        jobs.anything.enqueue()
+        jobs.anything.enqueue_many([(), ()])
+        send("raw", 1)
+
+        assert stored() == ["north"] * 4
+
+    def test_keeps_its_other_metadata(self) -> None:
+        answers["current"] = "north"
+
+        jobs.anything.using(metadata={"of": "mine"}).enqueue()
+
+        assert Message.objects.get().metadata == {"of": "mine", "tenant": "north"}
+
+    def test_may_name_another_tenant_or_none(self) -> None:
+        answers["current"] = "north"
+
+        jobs.anything.using(metadata={"tenant": "south"}).enqueue()
+        jobs.anything.using(metadata={"tenant": None}).enqueue()
+        answers["current"] = None
+        run_all(raise_errors=True)
+
+        assert entered == ["south"]
+
+    @pytest.mark.parametrize("wrong", [7, "", "\x00", ["north"], "x" * 1001])
+    def test_is_refused_if_the_tenant_has_no_name(self, wrong: Any) -> None:
+        answers["current"] = wrong
+        with pytest.raises(InvalidTenant, match=r"current\(\) returned .* as a tenant's name"):
+            jobs.anything.enqueue()
+
+        answers["current"] = None
+        with pytest.raises(InvalidTenant, match="metadata"):
+            jobs.anything.using(metadata={"tenant": 7}).enqueue()
+
+    def test_whose_tenant_is_gone_fails_and_its_failure_is_still_announced(self) -> None:
+        heard = []
+
+        def hear(sender: Any, ending: Any, **kwargs: Any) -> None:
+            heard.append(ending.error)
+
+        answers["current"] = "gone"
+        jobs.anything.using(max_attempts=2).enqueue()
+        answers["current"] = None
+        task_finished.connect(hear)
+        try:
+            run_all(retries=True)
+        finally:
+            task_finished.disconnect(hear)
+
+        assert [type(each) for each in heard] == [TenantUnavailable] * 2
+        assert "The tenant 'gone' cannot be entered: LookupError: no such schema" in str(heard[0])
+        assert Message.objects.get().failures == 2
+
+    def test_a_receiver_is_called_in_its_tenant(self) -> None:
+        heard = []
+
+        def hear(sender: Any, **kwargs: Any) -> None:
+            heard.append(answers["current"])
+
+        jobs.anything.using(metadata={"tenant": "north"}).enqueue()
+        task_finished.connect(hear)
+        try:
+            run_all()
+        finally:
+            task_finished.disconnect(hear)
+
+        assert heard == ["north"]
+
+    def test_has_succeeded_although_its_tenant_cannot_be_left(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        jobs.anything.using(metadata={"tenant": "sticky"}).enqueue()
+
+        [result] = run_all(raise_errors=True)
+
+        assert result.status == "succeeded"
+        assert "The tenant sticky cannot be left" in caplog.text
+
+
+@pytest.mark.usefixtures("tenancy")
+class TestEvents:
+    def test_a_handler_is_called_in_the_tenant_of_the_publisher(self) -> None:
+        handled = []
+        one = consumer("one")(lambda event: handled.append(answers["current"]))
+        many = consumer("many", batch=9)(lambda events: handled.append(answers["current"]))
+        for answers["current"] in ("north", "south"):
+            publish("noted", 1)
+        answers["current"] = None
+        events = list(read())
+
+        one.handle(events)
+        many.handle(events[:1])
+        many.handle(events)
+
+        assert [each.metadata["tenant"] for each in events] == ["north", "south"]
+        assert handled == ["north", "south", "north", None]
+
+
+class TestASchedule:
+    def test_for_each_tenant_needs_the_setting(self) -> None:
+        with pytest.raises(InvalidTenant, match="each_tenant needs"):
+            tenants.every()
+
+    @pytest.mark.usefixtures("tenancy")
+    @pytest.mark.parametrize("wrong", ["north", 7, [None], [""]])
+    def test_needs_names(self, wrong: Any) -> None:
+        answers["all"] = wrong
+        with pytest.raises(InvalidTenant, match=r"all\(\)"):
+            tenants.every()
+
+    @pytest.mark.usefixtures("tenancy")
+    def test_of_a_name_that_comes_twice_has_one_message(self) -> None:
+        answers["all"] = ["north", "south", "north"]
+        assert tenants.every() == ["north", "south"]
+
+    def test_its_digest_is_another_one_only_with_the_option(self) -> None:
+        plain = scheduling._described(jobs.anything, Schedule(60))
+
+        assert plain._replace(each_tenant=True).definition != plain.definition
+        assert plain.definition == plain._replace(each_tenant=False).definition
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("no.such.module", "cannot be imported"),
+        (f"{__name__}.missing", "cannot be imported"),
+        (f"{__name__}.lacking", r"needs a function enter\(\)"),
+    ],
+)
+def test_the_check_names_what_is_missing(path: str, said: str) -> None:
+    with override_settings(PGQUEUE={"TENANT": path}):
+        [error] = checks.check_tenants(None)
+
+    assert error.id == "pgqueue.E012"
+    assert path in error.msg
+    assert re.search(said, error.msg)
+
+
+@pytest.mark.parametrize("wrong", [7, "", "a b", "a..b"])
+def test_the_setting_is_an_import_path(wrong: Any) -> None:
+    with pytest.raises(ImproperlyConfigured, match="PGQUEUE\\['TENANT'\\]"):
+        read_settings({"TENANT": wrong})
+
+
+@pytest.mark.parametrize(
+    ("text", "only"),
+    [
+        *[("SET search_path = a,b", True), ("set session search_path to a", True)],
+        *[("RESET search_path", True), ("SELECT 1; SET search_path = a", True)],
+        *[("SELECT set_config('search_path', %s, false)", True)],
+        *[("SET search_path = a; SET ROLE b", False), ("SET ROLE b", False)],
+        *[("SELECT set_config('search_path', 'a', false), set_config('b', 'c', false)", False)],
+        *[("SET search_path_of_mine = a", False), ("DO $$ SET search_path = a $$", False)],
+    ],
+)
+def test_a_path_is_told_from_other_changes_of_a_session(text: str, only: bool) -> None:
+    assert sets_only_path(text) == only

@@ -1,0 +1,1 @@
+"""Projects with a schema for each tenant, and their tests."""

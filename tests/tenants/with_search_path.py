@@ -1,0 +1,7 @@
+"""A project that sets the search_path itself."""
+
+from __future__ import annotations
+
+from tests.tenants.base import *  # noqa: F403
+
+PGQUEUE = {"TENANT": "tests.tenants.by_path"}

@@ -5,14 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError
 from django.test import override_settings
 
-from pgqueue import InvalidTenant, TenantUnavailable, checks, consumer, publish, read, send
+from pgqueue import (
+    InvalidSchedule,
+    InvalidTenant,
+    TenantUnavailable,
+    checks,
+    consumer,
+    models,
+    publish,
+    read,
+    send,
+)
 from pgqueue.conf import read as read_settings
 from pgqueue.database.session_state import sets_only_path
 from pgqueue.models import Message
@@ -29,6 +41,8 @@ entered: list[str] = []
 
 @contextmanager
 def _enter(tenant: str) -> Iterator[None]:
+    if tenant == "away":
+        raise OperationalError("the connection is lost")
     if tenant == "gone":
         raise LookupError("no such schema")
     entered.append(tenant)
@@ -126,6 +140,14 @@ class TestAMessage:
         assert "The tenant 'gone' cannot be entered: LookupError: no such schema" in str(heard[0])
         assert Message.objects.get().failures == 2
 
+    def test_is_handed_back_uncharged_if_the_database_is_away(self) -> None:
+        jobs.anything.using(metadata={"tenant": "away"}).enqueue()
+
+        assert run_all() == []
+
+        message = Message.objects.get()
+        assert (message.state, message.failures) == ("scheduled", 0)
+
     def test_a_receiver_is_called_in_its_tenant(self) -> None:
         heard = []
 
@@ -187,6 +209,28 @@ class TestASchedule:
     def test_of_a_name_that_comes_twice_has_one_message(self) -> None:
         answers["all"] = ["north", "south", "north"]
         assert tenants.every() == ["north", "south"]
+
+    @pytest.mark.usefixtures("tenancy")
+    def test_skips_a_tick_for_the_tenants_whose_message_lives(self, settings: Any) -> None:
+        entry = {"task": "tests.jobs.anything", "when": 3600, "each_tenant": True}
+        settings.PGQUEUE = {**settings.PGQUEUE, "SCHEDULES": {"s": entry}}
+        models.Schedule.objects.create(
+            name="s",
+            task="tests.jobs.anything",
+            every=timedelta(hours=1),
+            overlap="skip",
+            declared=True,
+            definition="a digest",
+        )
+        for answers["all"] in (["north"], ["north", "south"]):
+            result = scheduling.run("s")
+            assert result.came_of == "stored"
+
+        assert stored() == ["north", "south"]
+        assert scheduling.run("s").came_of == "existing"
+        answers["all"] = []
+        with pytest.raises(InvalidSchedule, match="there are no tenants"):
+            scheduling.run("s")
 
     def test_its_digest_is_another_one_only_with_the_option(self) -> None:
         plain = scheduling._described(jobs.anything, Schedule(60))

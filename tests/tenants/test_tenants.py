@@ -181,7 +181,7 @@ def test_a_failure_in_one_tenant_leaves_the_next_run_in_its_own(
     project.shell(
         f"with inside('north'):\n    {fault}.enqueue('x')\n"
         "with inside('south'):\n    note.enqueue('y')\n"
-        "note.using(max_attempts=1).enqueue('nowhere')"
+        "note.enqueue('nowhere')"
     )
 
     project.work()
@@ -194,7 +194,7 @@ def test_a_failure_in_one_tenant_leaves_the_next_run_in_its_own(
 
 
 def test_a_message_whose_tenant_is_gone_fails_and_says_so(project: Project) -> None:
-    project.shell("note.using(metadata={'tenant': 'west'}, max_attempts=1).enqueue('x')")
+    project.shell("note.using(metadata={'tenant': 'west'}).enqueue('x')")
 
     project.work()
 

@@ -44,25 +44,25 @@ def note_in_steps(run: DurableContext, text: str) -> None:
     run.step(Note.take, f"{text} in a step", name="take")
 
 
-@task(max_attempts=1)
+@task
 def fail(text: str) -> None:
     Note.take(text)
     raise ValueError(text)
 
 
-@task(max_attempts=1, atomic=True)
+@task(atomic=True)
 def break_transaction(text: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1 / 0")
 
 
-@task(max_attempts=1)
+@task
 def leave_transaction_open(text: str) -> None:
     transaction.set_autocommit(False)
     Note.take(text)
 
 
-@task(max_attempts=1, timeout=0.2)
+@task(timeout=0.2)
 def overrun(text: str) -> None:
     Note.take(text)
     while True:

@@ -106,7 +106,12 @@ def declare(function: Callable[..., Any], options: Mapping[str, Any]) -> BatchTa
             f"{function.__qualname__}: a batch has no context of its own, so takes_context is "
             "invalid. Each call has one: call.context."
         )
-    given = {**options, "takes_context": True}
+    if options.get("logs"):
+        raise InvalidTask(
+            f"{function.__qualname__}: a line of a batch belongs to no single message, so logs is "
+            "invalid."
+        )
+    given = {**options, "takes_context": True, "logs": None}
     task: BatchTask[Any, Any] = BatchTask(func=_of_one(function), function=function, **given)
     batched.update(dict.fromkeys((task.name, *task.aliases), task))
     return task

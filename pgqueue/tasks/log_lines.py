@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -18,10 +18,8 @@ from pgqueue.engine.run_logs import StoredLog
 from pgqueue.exceptions import DecryptionFailed, MissingEncryptionKey
 from pgqueue.redaction import Hidden
 from pgqueue.tasks import encryption
+from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.instants import of_project
-
-if TYPE_CHECKING:
-    from pgqueue.tasks.declaration import Declaration
 
 LOGS = "logs"
 """The name of its part of a message, for encryption."""
@@ -49,18 +47,23 @@ class LogLine:
     attempt: int
 
 
+class _Result(Protocol):
+    """A result, as far as its lines are concerned."""
+
+    @property
+    def task(self) -> Declaration[Any, Any]:
+        """Its task."""
+
+    @property
+    def _number(self) -> int: ...
+
+
 class LoggedResult:
     """The part of a result that reads the log lines of its message."""
 
     __slots__ = ()
 
-    if TYPE_CHECKING:
-        task: Declaration[Any, Any]
-
-        @property
-        def _number(self) -> int: ...
-
-    def logs(self) -> list[LogLine]:
+    def logs(self: _Result) -> list[LogLine]:
         """Return the log lines of its runs that are stored now: see `@task(logs=…)`.
 
         Of each run, the first and the last lines are kept; of the message, the last 100 runs. A run
@@ -76,9 +79,9 @@ class LoggedResult:
         stored = engine.load(connections[self.task.alias], self._number)
         return lines_of(self.task.name, stored)
 
-    async def alogs(self) -> list[LogLine]:
+    async def alogs(self: _Result) -> list[LogLine]:
         """Return the log lines of its runs, from async code."""
-        return await sync_to_async(self.logs)()
+        return await sync_to_async(LoggedResult.logs)(self)
 
 
 def lines_of(task: str, stored: Sequence[StoredLog]) -> list[LogLine]:

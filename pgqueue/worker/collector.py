@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from math import inf
 from time import monotonic
 
+from pgqueue.conf import settings
 from pgqueue.tasks.batching import BatchTask, batched
 from pgqueue.worker.buffer import LARGEST, Buffer
 from pgqueue.worker.leased_batch import LeasedBatch, each_of
@@ -78,8 +79,9 @@ class Collector:
         with self._changing:
             for each in items:
                 task = batched.get(each.claim.task)
-                # A message that has lost a lease may kill its process: it runs without others.
-                if task is None or each.claim.lost:
+                # A message that has lost a lease may kill its process: it runs without others. A
+                # run is in one tenant.
+                if task is None or each.claim.lost or settings().tenant is not None:
                     ready.append(each)
                     runs += 1
                 else:

@@ -49,6 +49,7 @@ class TestADeclaration:
             (takes_calls, {"batch_by": "key"}, "batch_by needs a batch"),
             (takes_calls, {"batch": 2, "durable": True}, "a durable task stores the steps"),
             (takes_calls, {"batch": 2, "takes_context": True}, "Each call has one: call.context"),
+            (takes_calls, {"batch": 2, "logs": "INFO"}, "so logs is invalid"),
             (takes_calls, {"batch": 2, "batch_by": "key", "ordered": True}, "always have one"),
             (takes_two, {"batch": 2}, "has one parameter, the list of its calls"),
             (takes_none, {"batch": 2}, "has one parameter, the list of its calls"),

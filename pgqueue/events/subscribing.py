@@ -296,7 +296,7 @@ def _described(subscribed: Subscribed) -> DeclaredSubscription:
         "ordered": own.ordered,
         "priority": own.priority,
         "max_attempts": own.max_attempts or settings().max_attempts,
-        "metadata": json.dumps(own.metadata),
+        "metadata": own.metadata_json,
         **{
             name: json.dumps(options[name]) if each.is_json else options[name]
             for name, each in DECLARED.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar, Unpack
 
@@ -109,7 +110,7 @@ def _of_messages(own: Task[Any, Any] | None, options: Mapping[str, Any]) -> dict
         "ordered": options["ordered"] or own.ordered,
         "max_attempts": own.max_attempts or settings().max_attempts,
         "priority": own.priority,
-        "metadata": dict(own.metadata),
+        "metadata": json.loads(own.metadata_json),
     }
 
 

@@ -80,6 +80,7 @@ class Declaration(Generic[P, T]):
     hard_timeout: timedelta | None = None
     atomic: Atomic = False
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
     enqueue_on_commit: bool | str = False
     database: str | None = None
     connection: psycopg.Connection[Any] | None = None
@@ -114,6 +115,11 @@ class Declaration(Generic[P, T]):
             raise InvalidTask(
                 f"{self.name}: hard_timeout={hard.total_seconds():g} is shorter than "
                 f"timeout={soft.total_seconds():g}, after which the run should end by itself."
+            )
+        if self.tags and task_options.TAGS in self.metadata:
+            raise InvalidTask(
+                f"{self.name}: tags are stored in the metadata as {task_options.TAGS!r}: give them "
+                "by the option, or in the metadata."
             )
         if self.connection is not None and self.enqueue_on_commit:
             raise InvalidTask(
@@ -293,8 +299,10 @@ class Declaration(Generic[P, T]):
 
     @cached_property
     def metadata_json(self) -> str:
-        """The metadata as JSON."""
-        return json.dumps(self.metadata)
+        """The metadata as JSON, with the tags."""
+        if not self.tags:
+            return json.dumps(self.metadata)
+        return json.dumps({**self.metadata, task_options.TAGS: self.tags})
 
     @property
     def declared(self) -> Declaration[Any, Any]:

@@ -336,6 +336,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             "repeatable read" or "serializable". After a serialization failure or a deadlock the
             task runs again at once, uncharged, at most ten times.
         metadata: a dict that travels with the message.
+        tags: a list of words by which people find the message, such as ["import"]: 20 at most, of
+            100 bytes at most. They are stored in the metadata as "tags".
         enqueue_on_commit: store the message only when the transaction on the queue's database
             commits; an alias: when the transaction on that database commits.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.

@@ -26,6 +26,7 @@ from pgqueue.values.instants import as_instant
 from pgqueue.values.json_checks import as_object
 from pgqueue.values.log_levels import as_level
 from pgqueue.values.names import as_channel, as_key, as_path
+from pgqueue.values.names import as_channel, as_key, as_path, as_text
 from pgqueue.values.number_checks import (
     LONGEST,
     as_count,
@@ -40,6 +41,9 @@ AS_CONFIGURED = ""
 CONFLICTS = ("return", "replace", "raise")
 LARGEST_BATCH = 1000
 """A worker holds some thousand leases at once: see `worker.fetcher`."""
+TAGS = "tags"
+"""The key of metadata that has a message's tags."""
+MOST_TAGS, TAG_BYTES = 20, 100
 
 Isolation = Literal["read committed", "repeatable read", "serializable"]
 Atomic: TypeAlias = "bool | Isolation"
@@ -73,6 +77,7 @@ class Options(EventTaskOptions, total=False):
     on_conflict: Literal["return", "replace", "raise"]
     longest_wait: timedelta | float | None
     hold_for: timedelta | float | None
+    tags: Sequence[str]
     enqueue_on_commit: bool | str
     connection: psycopg.Connection[Any] | None
 
@@ -213,6 +218,17 @@ def _connection(value: Any) -> psycopg.Connection[Any] | None:
     return value
 
 
+def _tags(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list | tuple):
+        raise TypeError('it must be a list of texts: ["import"].')
+    if len(value) > MOST_TAGS:
+        raise ValueError(f"a message has {MOST_TAGS} tags at most.")
+    tags = tuple(as_text(each, TAG_BYTES) for each in value)
+    if not all(tags):
+        raise ValueError("a tag must not be empty.")
+    return tuple(dict.fromkeys(tags))
+
+
 def _aliases(value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise TypeError("it must be a list of import paths.")
@@ -254,6 +270,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "hard_timeout": _duration,
     "atomic": _atomic,
     "metadata": as_object,
+    "tags": _tags,
     "enqueue_on_commit": _on_commit,
     "database": _alias,
     "connection": _connection,

@@ -419,6 +419,13 @@ class TestOptions:
             ({"metadata": {"a": object()}}, "not JSON serializable"),
             ({"metadata": {"a": "\x00"}}, "NUL"),
             ({"metadata": []}, "must be a dict"),
+            ({"tags": "import"}, "must be a list"),
+            ({"tags": [1]}, "must be text"),
+            ({"tags": [""]}, "must not be empty"),
+            ({"tags": ["x" * 101]}, "100 bytes"),
+            ({"tags": ["\x00"]}, "NUL"),
+            ({"tags": [str(number) for number in range(21)]}, "20 tags at most"),
+            ({"tags": ["a"], "metadata": {"tags": []}}, "by the option, or in the metadata"),
             ({"atomic": 1}, "True, False or one of read committed"),
             ({"takes_context": True}, "belongs to the function"),
         ],
@@ -428,6 +435,18 @@ class TestOptions:
     ) -> None:
         with pytest.raises(InvalidTask, match=message):
             jobs.add.using(**options)
+
+    @pytest.mark.django_db
+    def test_tags_are_stored_with_the_metadata(self) -> None:
+        tagged = jobs.add.using(tags=["import", "nightly", "import"], metadata={"from": "here"})
+
+        tagged.enqueue(1)
+        tagged.using(tags=[]).enqueue(1)
+
+        assert list(Message.objects.order_by("pk").values_list("metadata", flat=True)) == [
+            {"from": "here", "tags": ["import", "nightly"]},
+            {"from": "here"},
+        ]
 
     @pytest.mark.django_db
     def test_that_are_stated_hold_though_they_equal_pgqueues_defaults(self, settings: Any) -> None:

@@ -98,6 +98,7 @@ OTHERS: dict[str, Any] = {
     "hard_timeout": 60,
     "atomic": True,
     "metadata": {"from": "here"},
+    "tags": ["import"],
     "enqueue_on_commit": True,
     "database": "second",
     "longest_wait": 60,

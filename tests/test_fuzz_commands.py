@@ -175,6 +175,7 @@ FILTERS = {
     "--older-than": ["0", *SECONDS[:2], "31536000"],
     "--flow": ["1", str(2**63 - 1)],
     "--state": ["ready", "held"],
+    "--match": ["args.a=7", "meta.b.c=d", "tag=import", "error=no"],
 }
 
 

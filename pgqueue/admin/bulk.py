@@ -251,6 +251,7 @@ def _shown(chosen: bulk.Filter) -> list[tuple[str, str]]:
         "error": _("Class of the last error"),
         "flow": _("Flow"),
         "waits": _("Waits for"),
+        "match": _("Content"),
     }
     given = asdict(chosen)
     if chosen.state is not None:

@@ -10,6 +10,7 @@ from django.core.exceptions import ValidationError
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 
 from pgqueue.admin.base import ReadOnlyAdmin
@@ -17,6 +18,7 @@ from pgqueue.admin.filters import Choice, TextFilter
 from pgqueue.admin.tabs import ListTab
 from pgqueue.listing.index import Listing, ListStretch, estimated_count, without
 from pgqueue.templatetags.pgqueue_admin import grouped
+from pgqueue.values.instants import local
 
 START_VAR = "start"
 LOOK_FOR = 0.1
@@ -100,6 +102,9 @@ class BoundedChangeList(ChangeList):
             text = _("%(order)s. %(count)s found among the further %(seen)s of about %(total)s.")
         else:
             text = _("%(order)s. %(count)s found among the first %(seen)s of about %(total)s.")
+        if until := self.listing.looked_back_to(self.stretch):
+            back = _("Looked back to %s.") % date_format(local(until), "DATETIME_FORMAT")
+            return f"{text % said} {back}"
         return text % said
 
     def next_query_string(self) -> str:

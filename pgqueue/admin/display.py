@@ -19,7 +19,7 @@ from pgqueue.admin.durable import DurableAdmin
 from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
 from pgqueue.admin.log_lines import live, log_lines_of, section
-from pgqueue.admin.search import named_task
+from pgqueue.admin.search import named_filter
 from pgqueue.admin.steps import steps_of, tables
 from pgqueue.admin.story import children, copies, story, waiting, workers_of
 from pgqueue.codec.envelope import is_envelope
@@ -152,11 +152,11 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         if self.has_view_permission(request):
-            task = named_task(request, self.get_queryset(request))
-            if task is not None:
+            named = named_filter(request, self.get_queryset(request))
+            if named is not None:
                 query = request.GET.copy()
                 query.pop("q")
-                query["task"] = task
+                query.update(named)
                 return HttpResponseRedirect(f"{request.path}?{query.urlencode()}")
         return super().changelist_view(request, extra_context)
 

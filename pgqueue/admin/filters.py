@@ -18,6 +18,7 @@ from pgqueue.admin.search import tasks_in_use
 from pgqueue.listing.index import channels_in_use
 from pgqueue.operating.bulk import GOVERNED
 from pgqueue.states import Outcome, State
+from pgqueue.values.searches import as_search
 from pgqueue.values.waits import KINDS, as_wait
 
 
@@ -147,6 +148,13 @@ class WaitsFilter(TextFilter):
         return [(kind, kind) for kind in KINDS]
 
 
+class MatchFilter(TextFilter):
+    """A value of the arguments, the metadata or the tags, or a part of the last error's text."""
+
+    title = _("content: args.order_id=7, meta.tenant=a, tag=import, error=no such order")
+    parameter_name = "match"
+
+
 class DayFilter(TextFilter):
     """A UTC day, like the days of history's partitions."""
 
@@ -209,7 +217,21 @@ def with_flow(chosen: Mapping[str, Any]) -> dict[str, Any]:
         given["flow"] = as_flow(str(given["flow"]))
     if "waits" in given:
         given["waits"] = checked_wait(given["waits"])
+    if "match" in given:
+        given["match"] = checked_match(given["match"])
     return given
+
+
+def checked_match(text: str) -> str:
+    """Return the search of contents that a filter names.
+
+    Raises:
+        ValidationError: the text says no search.
+    """
+    try:
+        return as_search(text)
+    except ValueError as error:
+        raise ValidationError(str(error)) from error
 
 
 def checked_wait(text: str) -> str:

@@ -14,6 +14,7 @@ from pgqueue.admin.filters import (
     DayFilter,
     ErrorFilter,
     FlowFilter,
+    MatchFilter,
     OutcomeFilter,
     TaskFilter,
     ended_on,
@@ -43,9 +44,11 @@ class HistoryAdmin(ShownMessageAdmin):
     )
     list_filter = (
         *(DayFilter, OutcomeFilter, ChannelFilter, TaskFilter, ErrorFilter),
-        FlowFilter,
+        *(FlowFilter, MatchFilter),
     )
-    search_help_text = _("An id, a key or a task")
+    search_help_text = _(
+        "An id, a key, a task, or args.order_id=7, meta.tenant=a, tag=import, error=…"
+    )
     fieldsets = (
         (
             None,

@@ -21,6 +21,7 @@ from pgqueue.admin.filters import (
     Choice,
     ErrorFilter,
     FlowFilter,
+    MatchFilter,
     StateFilter,
     TaskFilter,
     WaitsFilter,
@@ -53,7 +54,10 @@ from pgqueue.values.names import as_channel, as_key
 
 LIST_FILTERS: dict[str, type[Choice]] = {
     each.parameter_name: each
-    for each in (StateFilter, ChannelFilter, TaskFilter, ErrorFilter, FlowFilter, WaitsFilter)
+    for each in (
+        *(StateFilter, ChannelFilter, TaskFilter, ErrorFilter, FlowFilter, WaitsFilter),
+        MatchFilter,
+    )
 }
 
 
@@ -68,7 +72,9 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         *("run_at", "failures", "last_error_line"),
     )
     list_filter = tuple(LIST_FILTERS[name] for name in PARAMETERS)
-    search_help_text = _("An id, a key, a dedupe key or a task")
+    search_help_text = _(
+        "An id, a key, a dedupe key, a task, or args.order_id=7, meta.tenant=a, tag=import, error=…"
+    )
     fieldsets = (
         (None, {"fields": ("id", "task", "channel", "key", "shown_state", "last_error")}),
         (_("Content"), {"fields": ShownMessageAdmin.content}),
@@ -92,8 +98,8 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
             )
         if "flow_id" in wanted:
             return newest_first(rows, wanted)
-        # An error is no indexed column: the listing looks for it row by row.
-        if "key" in wanted and not state and "error" not in chosen:
+        # No index has an error, or contents: the listing looks for them row by row.
+        if "key" in wanted and not state and not {"error", "match"} & chosen.keys():
             return of_key(rows, wanted)
         return INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
 

@@ -18,6 +18,7 @@ from pgqueue.listing.messages import of_key
 from pgqueue.models import Message
 from pgqueue.models.message import LIVE
 from pgqueue.tasks import registry
+from pgqueue.values.searches import is_search
 
 TASKS = 200
 """The most tasks with runs that are looked up: the ones with the most runs."""
@@ -52,6 +53,18 @@ def direct(rows: QuerySet[Any], term: str) -> Listing | None:
     if not ids:
         return None
     return Listing(rows=rows.filter(pk__in=ids), order=("id",), wording=_("By its dedupe key"))
+
+
+def named_filter(request: HttpRequest, rows: QuerySet[Any]) -> dict[str, str] | None:
+    """Return the filter that the search of a list names: of contents, or of a task.
+
+    An id and a dedupe key come first, as they do before a task.
+    """
+    term = request.GET.get("q", "").replace("\0", "").strip()
+    if is_search(term) and not request.GET.get("match"):
+        return None if direct(rows, term) or _is_key(term) else {"match": term}
+    task = named_task(request, rows)
+    return None if task is None else {"task": task}
 
 
 def named_task(request: HttpRequest, rows: QuerySet[Any]) -> str | None:

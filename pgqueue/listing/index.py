@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +49,16 @@ class Comparison:
 
     Args:
         template: SQL, with {} for the column and %s for the value.
+        beside: further columns that the template names.
+        reach: rows that a stretch compares at most, if the comparison of a row is dear.
+        check: returns the found ids, of these rows, that are to be in the list.
     """
 
     template: str
     value: Any
+    beside: tuple[str, ...] = ()
+    reach: int | None = None
+    check: Callable[[QuerySet[Any], Sequence[int]], list[int]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +148,23 @@ class Listing:
     @property
     def looks_at(self) -> int:
         """How many rows a stretch compares with `sought`."""
-        return REACH if self.reach is None else self.reach
+        own = REACH if self.reach is None else self.reach
+        return min([own, *(each.reach for each in self._comparisons if each.reach is not None)])
+
+    def looked_back_to(self, stretch: ListStretch) -> datetime | None:
+        """Return when the first message that a stretch did not reach was enqueued.
+
+        None: the stretch reached the end, or the list is not in the order of the messages' ids.
+        """
+        if not stretch.next or self.order != ("-id",):
+            return None
+        rows = type(self.rows)(self.rows.model, using=self.rows.db)
+        [id] = json.loads(stretch.next)
+        return rows.filter(pk=id).values_list("created_at", flat=True).first()
+
+    @property
+    def _comparisons(self) -> list[Comparison]:
+        return [each for each in self.sought.values() if isinstance(each, Comparison)]
 
     def _in_order(self, start: str | None) -> ListStretch:
         rows = self.rows.order_by(*self.order)
@@ -179,7 +202,8 @@ class Listing:
         # The inner LIMIT bounds the rows that are read, however wrong the planner's estimates are.
         alias = rows.db
         pk = self.rows.model._meta.pk.name
-        looked_at = rows.values_list(*dict.fromkeys([pk, *self._columns, *self.sought]))[
+        beside = [name for each in self._comparisons for name in each.beside]
+        looked_at = rows.values_list(*dict.fromkeys([pk, *self._columns, *self.sought, *beside]))[
             : self.looks_at
         ]
         inner, parameters = looked_at.query.get_compiler(using=alias).as_sql()
@@ -193,7 +217,10 @@ class Listing:
         )
         with connections[alias].cursor() as cursor:
             cursor.execute(statement, [*parameters, *map(_parameter, self.sought.values())])
-            return [id for (id,) in cursor.fetchall()]
+            ids = [id for (id,) in cursor.fetchall()]
+        for each in self._comparisons:
+            ids = each.check(rows, ids) if each.check and ids else ids
+        return ids
 
     def _is_from(self, start: str) -> Func:
         """Return a comparison of whole rows with `start`: an index finds this place at once."""

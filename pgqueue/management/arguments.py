@@ -23,6 +23,7 @@ from pgqueue.values.names import (
     as_text,
 )
 from pgqueue.values.number_checks import LARGEST, as_age, as_count
+from pgqueue.values.searches import as_search
 from pgqueue.values.waits import as_wait
 
 T = TypeVar("T")
@@ -75,6 +76,12 @@ def flow(text: str) -> int:
 def waits(text: str) -> str:
     """Read the wait of a durable run."""
     return as_wait(text)
+
+
+@_kind
+def match(text: str) -> str:
+    """Read a search of messages' contents."""
+    return as_search(text)
 
 
 def _id(text: str, of: str) -> int:

@@ -39,6 +39,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "what runs of durable tasks wait for: sleep, signal, event, call or retry; "
         "signal:approved for one name.",
     },
+    "match": {
+        "type": arguments.match,
+        "metavar": "WHERE=VALUE",
+        "help": "a value of their arguments, metadata or tags, or a part of their last error's "
+        "text: args.order_id=7, meta.tenant=a, tag=import, error=no such order.",
+    },
 }
 
 

@@ -29,11 +29,13 @@ from pgqueue.listing.waits import waiting_for
 from pgqueue.models import Message, Operation
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.operating.channels import WAITING
+from pgqueue.operating.searching import matching
 from pgqueue.states import State
 from pgqueue.tasks import Task, TaskContext, TaskResult, task
 from pgqueue.values.error_words import hint
 from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.number_checks import as_age, as_count
+from pgqueue.values.searches import as_search
 from pgqueue.values.waits import as_wait
 
 CHANNEL = "operations"
@@ -57,6 +59,8 @@ class Filter:
         flow: the id of the messages' flow.
         waits: what runs of durable tasks wait for: sleep, signal, event, call or retry; with a
             name: signal:approved.
+        match: a value of their arguments, metadata or tags, or a part of their last error's text:
+            args.order_id=7, args.order.id=7, meta.tenant=a, tag=import, error=no such order.
 
     Raises:
         ValueError, TypeError: a value is invalid.
@@ -69,6 +73,7 @@ class Filter:
     error: str | None = None
     flow: int | None = None
     waits: str | None = None
+    match: str | None = None
 
     def __post_init__(self) -> None:
         if self.state is not None and self.state not in (*State.values, GOVERNED):
@@ -79,6 +84,7 @@ class Filter:
             "key": as_key,
             "error": as_path,
             "waits": as_wait,
+            "match": as_search,
         }
         for name, check in checks.items():
             if getattr(self, name) is not None:
@@ -108,6 +114,8 @@ def wanted(given: Mapping[str, Any]) -> dict[str, Any]:
         columns |= failed_with(error)
     if waits := columns.pop("waits", None):
         columns |= waiting_for(waits)
+    if match := columns.pop("match", None):
+        columns |= matching(match)
     if flow := columns.pop("flow", None):
         columns["flow_id"] = flow
     return columns
@@ -158,6 +166,51 @@ class OperationProgress:
     def move(self, place: int, *, walked: int) -> None:
         """Note the place of the walk."""
         self.place, self.walked = place, walked
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundMessages:
+    """The messages that `find_messages()` has found.
+
+    Attributes:
+        ids: their ids, the newest first.
+        is_all: whether every live message was looked at.
+        looked_at: how many messages were looked at, at most.
+        back_to: when the first message that was not looked at was enqueued; None: it was the last.
+    """
+
+    ids: list[int]
+    is_all: bool
+    looked_at: int
+    back_to: datetime | None
+
+
+def find_messages(
+    filter: Filter, *, limit: int = 100, seconds: float = 1.0, database: str | None = None
+) -> FoundMessages:
+    """Look for live messages that a filter finds, the newest first, within a bounded time.
+
+    Args:
+        limit: the most messages.
+        seconds: the time after which no further stretch of messages is begun.
+        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+
+    Raises:
+        ValueError, TypeError: `limit` is no whole number of 1 or more.
+    """
+    most, until = as_count(limit), monotonic() + seconds
+    listing = newest_first(Message.objects.using(database or settings().database), filter.wanted())
+    stretch, ids, looks = listing.stretch(), list[int](), 1
+    ids += stretch.ids
+    while stretch.next and len(ids) < most and monotonic() < until:
+        stretch, looks = listing.stretch(stretch.next), looks + 1
+        ids += stretch.ids
+    return FoundMessages(
+        ids=ids[:most],
+        is_all=stretch.next is None and len(ids) <= most,
+        looked_at=looks * listing.looks_at,
+        back_to=listing.looked_back_to(stretch),
+    )
 
 
 def newest(database: str | None = None) -> int:

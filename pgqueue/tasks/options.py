@@ -25,7 +25,6 @@ from pgqueue.values.escaping import logger_of
 from pgqueue.values.instants import as_instant
 from pgqueue.values.json_checks import as_object
 from pgqueue.values.log_levels import as_level
-from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.names import as_channel, as_key, as_path, as_text
 from pgqueue.values.number_checks import (
     LONGEST,

@@ -330,6 +330,12 @@ def _declared(name: str) -> Declaration[Any, Any] | None:
         return None
 
 
+def positional(task: Declaration[Any, Any]) -> list[str]:
+    """Return the names of a task's arguments that a call may give by their position."""
+    parameters = _parameters(task.func, task.takes_context)
+    return [each.name for each in parameters if each.kind in POSITIONAL]
+
+
 def _parameters(function: Callable[..., Any], skip_first: bool) -> list[Parameter]:
     return list(signature_of(function).parameters.values())[skip_first:]
 

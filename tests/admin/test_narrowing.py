@@ -30,6 +30,7 @@ VALUES = {
     "error": "Boom",
     "flow": 7,
     "waits": "signal:approved",
+    "match": "args.order.id=7",
 }
 """A value for each name. A new name of `bulk.Filter` needs a value here, and words elsewhere."""
 

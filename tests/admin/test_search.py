@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 from uuid import uuid4
 
 import pytest
@@ -11,10 +12,11 @@ from django.test import Client
 from django.utils.html import escape
 
 from pgqueue.engine import run_statistics
+from pgqueue.models import History
 from tests import jobs
 from tests.admin.acting import BULK, HISTORY, MESSAGES, listed
 from tests.admin.conftest import Connection, Login
-from tests.factories import bury, enqueue, hold, schedule
+from tests.factories import bury, ended, enqueue, hold, schedule
 from tests.management.test_stats import counted
 
 assert jobs.keyed  # its tasks are known here
@@ -95,6 +97,63 @@ class TestTasks:
 
     def test_who_may_not_see_messages_is_told_of_no_task(self, db, login: Login):
         assert login("view_worker").get(f"{MESSAGES}?q=keyed").status_code == 403
+
+
+class TestContents:
+    @pytest.mark.parametrize("path", [MESSAGES, HISTORY])
+    @pytest.mark.parametrize(
+        "term", ["args.order_id=7", "meta.tenant=a b", "tag=import", "error=no such order"]
+    )
+    def test_a_place_and_a_value_lead_to_a_filter_of_contents(self, db, viewer, path, term):
+        led = led_to(viewer, f"{path}?{urlencode({'q': term, 'channel': 'mail'})}")
+
+        assert led == f"{path}?{urlencode({'channel': 'mail', 'match': term})}"
+
+    def test_a_key_comes_first(self, queue: Connection, viewer: Client):
+        (message,) = enqueue(queue, key="tag=import")
+
+        assert listed(viewer, f"{MESSAGES}?q=tag%3Dimport") == [message]
+
+    def test_live_and_ended_ones_are_found(self, queue: Connection, viewer: Client):
+        (message,) = enqueue(queue, metadata='{"tags": ["import"]}')
+        enqueue(queue)
+        ended(queue, channel="mail")
+        History.objects.update(metadata={"tags": ["import"]})
+
+        assert listed(viewer, f"{MESSAGES}?match=tag%3Dimport") == [message]
+        assert listed(viewer, f"{MESSAGES}?match=tag%3Dimport&q=&state=ready") == [message]
+        assert listed(viewer, f"{MESSAGES}?match=tag%3Dimport&state=dead") == []
+        assert len(listed(viewer, f"{HISTORY}?match=tag%3Dimport")) == 1
+
+    def test_the_page_says_how_far_it_has_looked(
+        self, queue: Connection, viewer: Client, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("pgqueue.operating.searching.REACH", 2)
+        monkeypatch.setattr("pgqueue.admin.changelist.LOOK_FOR", 0)
+        enqueue(queue, 5)
+
+        page = viewer.get(f"{MESSAGES}?match=tag%3Dimport").content.decode()
+
+        assert "0 found among the first 2 of about" in page
+        assert "Looked back to " in page
+        assert "Looked back to " not in viewer.get(f"{MESSAGES}?task=x").content.decode()
+
+    @pytest.mark.parametrize("term", ["%00", "args=", "args.%22=1", "tag=%00", "x" * 2000, "tag"])
+    def test_odd_ones_are_refused_or_find_nothing(self, queue, viewer: Client, term: str):
+        enqueue(queue)
+
+        for path in (MESSAGES, HISTORY):
+            assert viewer.get(f"{path}?match={term}").status_code in (200, 302)
+            assert viewer.get(f"{path}?q={term}").status_code in (200, 302)
+
+    def test_an_operation_on_everything_takes_it(self, queue: Connection, operator: Client):
+        enqueue(queue, 2, metadata='{"tags": ["import"]}')
+        enqueue(queue)
+
+        page = operator.get(f"{BULK}?action=cancel&match=tag%3Dimport").content.decode()
+
+        assert "tag=import" in page
+        assert operator.get(f"{BULK}?action=cancel&match=tug").status_code == 400
 
 
 class TestPickLists:

@@ -4,6 +4,7 @@ import json
 import shlex
 from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -27,11 +28,17 @@ ENDED = "ended"
 
 
 class Page(NamedTuple):
-    """Ids, and the place of the next page; None: no more ids, or `is_cut`: a list without order."""
+    """Ids, and the place of the next page; None: no more ids, or `is_cut`: a list without order.
+
+    `looked_at` messages were compared, where no index finds the wanted ones; None: all of them.
+    `back_to` is when the next message was enqueued.
+    """
 
     ids: list[int]
     next: str | None
     is_cut: bool = False
+    looked_at: int | None = None
+    back_to: datetime | None = None
 
 
 class Command(QueueCommand):
@@ -76,6 +83,10 @@ class Command(QueueCommand):
                 self.stdout.write(json.dumps(each))
         else:
             self.stdout.write("\n".join(rows.as_lines(found)) if found else "No messages.")
+        if options["match"] and page.looked_at is not None:
+            until = page.back_to and page.back_to.astimezone(UTC)
+            back = f", back to {until:%Y-%m-%dT%H:%M:%SZ}" if until else ""
+            self.stderr.write(f"Looked through {page.looked_at} messages{back}.")
         if page.next:
             self.stderr.write(f"There may be more: --start {shlex.quote(page.next)}")
         elif page.is_cut:
@@ -106,20 +117,23 @@ def _read(listings: Sequence[Listing], *, limit: int, start: str | None) -> Page
         ValidationError: `start` is no place in these lists.
     """
     number, place = _parsed(start, len(listings))
-    until, ids = monotonic() + LOOK_FOR, list[int]()
+    until, ids, looked_at = monotonic() + LOOK_FOR, list[int](), 0
     while number < len(listings):
         listing = listings[number]
         stretch = listing.stretch(place)
         room = limit - len(ids)
+        looked_at += listing.looks_at
         if not listing.order:
-            return Page(stretch.ids[:room], None, len(stretch.ids) > room or not stretch.is_all)
+            is_cut = len(stretch.ids) > room or not stretch.is_all
+            return Page(stretch.ids[:room], None, is_cut, looked_at if is_cut else None)
         if len(stretch.ids) > room:
             return Page(ids + stretch.ids[:room], _place(number, listing.place(stretch.ids[room])))
         ids += stretch.ids
         place = stretch.next
         number += place is None
         if (len(ids) == limit or monotonic() > until) and number < len(listings):
-            return Page(ids, _place(number, place))
+            back_to = listing.looked_back_to(stretch)
+            return Page(ids, _place(number, place), looked_at=looked_at, back_to=back_to)
     return Page(ids, None)
 
 

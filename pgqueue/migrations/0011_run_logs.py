@@ -7,7 +7,7 @@ from pgqueue.migrations.sql import RunSQLFile
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pgqueue", "0009_durable"),
+        ("pgqueue", "0010_pauses"),
     ]
 
     operations = [
@@ -39,5 +39,5 @@ class Migration(migrations.Migration):
                 "default_permissions": (),
             },
         ),
-        RunSQLFile("0012_run_logs"),
+        RunSQLFile("0011_run_logs"),
     ]

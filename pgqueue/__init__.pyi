@@ -32,6 +32,7 @@ from pgqueue.exceptions import Defer as Defer
 from pgqueue.exceptions import DeliveryFailed as DeliveryFailed
 from pgqueue.exceptions import Discard as Discard
 from pgqueue.exceptions import DuplicateMessage as DuplicateMessage
+from pgqueue.exceptions import EndlessEvents as EndlessEvents
 from pgqueue.exceptions import EventsRemoved as EventsRemoved
 from pgqueue.exceptions import FeedUnavailable as FeedUnavailable
 from pgqueue.exceptions import FlowDoesNotExist as FlowDoesNotExist

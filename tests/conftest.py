@@ -89,6 +89,15 @@ def own_tasks() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _own_groups() -> Iterator[None]:
+    """Forget the groups that a test declares when it has ended: `run_all()` calls their handlers."""
+    from pgqueue.events import consumers  # which needs Django's settings
+
+    with patch.dict(consumers._consumers):
+        yield
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
     request: pytest.FixtureRequest,

@@ -21,7 +21,7 @@ from pgqueue.admin.links import to_page
 from pgqueue.conf import settings
 from pgqueue.engine import channels
 from pgqueue.models import Channel
-from pgqueue.models.channel import IS_PAUSED, RETENTIONS, ChannelQuerySet
+from pgqueue.models.channel import RETENTIONS, ChannelQuerySet
 
 
 class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -43,7 +43,7 @@ class ChannelAdmin(ChannelPages):
     formfield_overrides = ON_ONE_LINE
     actions = ("pause", "resume")
     list_display = (
-        *("name", "paused", "paused_until", "retention", "on_dead", "on_full"),
+        *("name", "paused", "retention", "on_dead", "on_full"),
         *("page", "messages", "policies"),
     )
     list_filter = ("paused",)
@@ -84,13 +84,13 @@ class ChannelAdmin(ChannelPages):
 
     @admin.action(permissions=["change"], description=_("Pause: start none of their messages"))
     def pause(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
-        changed = list(queryset.filter(~IS_PAUSED))
+        changed = list(queryset.filter(paused=False))
         queryset.pause()
         self.report(request, changed, PAUSED)
 
     @admin.action(permissions=["change"], description=_("Resume"))
     def resume(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
-        changed = list(queryset.paused())
+        changed = list(queryset.filter(paused=True))
         queryset.resume()
         self.report(request, changed, RESUMED)
 

@@ -29,8 +29,3 @@ def forget(connection: Connection, *, limit: int = BATCH) -> int:
         given,
         what="forget dedupe keys",
     )
-
-
-def resume(connection: Connection, *, limit: int = BATCH) -> int:
-    """Resume channels whose pause has ended, and wake their workers; return their number."""
-    return connection.execute(SQL["resume"], {"limit": limit}).rowcount

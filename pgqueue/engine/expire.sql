@@ -42,13 +42,3 @@ WHERE expires_at <=
 -- include: retained_at
 ORDER BY expires_at LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
-
--- name: resume
--- Remove pauses whose end has come. The trigger of the table tells the workers that wait.
-UPDATE pgqueue_channel SET paused = false
-WHERE name IN (
-    SELECT name FROM pgqueue_channel
-    WHERE paused AND paused_until <= statement_timestamp()
-    LIMIT %(limit)s
-    FOR NO KEY UPDATE SKIP LOCKED)
-RETURNING name

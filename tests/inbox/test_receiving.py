@@ -25,7 +25,7 @@ from pgqueue.database.connections import connect as open_connection
 from pgqueue.engine import expire, received
 from pgqueue.engine.values import Tuples
 from pgqueue.events.later import publish_now
-from pgqueue.models import Dedupe, EventInbox, Message
+from pgqueue.models import Dedupe, Event, EventInbox, Message
 from pgqueue.states import Outcome
 from pgqueue.testing import advance, run_all
 from tests.factories import Connection
@@ -254,14 +254,14 @@ class TestAnEvent:
         received = receive("shop.paid", key="k", run_after=MINUTE)
         assert not receive("shop.paid", run_after=MINUTE)
         run_all()
-        assert not EventInbox.objects.exists()
+        assert not Event.objects.exists()
 
         advance(61)
         run_all(raise_errors=True)
 
         assert received.message is not None
         assert received.message.task.name == publish_now.name
-        event = EventInbox.objects.get()
+        event = Event.objects.get()
         assert (event.key, event.metadata["external"]["id"]) == ("k", "m-1")
 
     def test_that_waits_is_stored_on_the_callers_connection(self, connection: Connection) -> None:

@@ -194,5 +194,5 @@ def test_receivers_get_the_exception_with_its_whole_traceback(
     finally:
         signals.task_finished.disconnect(hear)
 
-    assert "_ended" in heard[-1]
+    assert "ended" in heard[-1]
     assert heard[-1][-2:] == [failing.func.__name__, "_helper"]

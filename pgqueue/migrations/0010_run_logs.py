@@ -7,7 +7,7 @@ from pgqueue.migrations.sql import RunSQLFile
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pgqueue", "0010_pauses"),
+        ("pgqueue", "0009_durable"),
     ]
 
     operations = [
@@ -39,5 +39,5 @@ class Migration(migrations.Migration):
                 "default_permissions": (),
             },
         ),
-        RunSQLFile("0011_run_logs"),
+        RunSQLFile("0010_run_logs"),
     ]

@@ -1,3 +1,0 @@
-DROP TRIGGER pgqueue_channel_resumed ON pgqueue_channel;
-DROP FUNCTION pgqueue_channel_resumed_v1();
-ALTER TABLE pgqueue_channel DROP CONSTRAINT pgqueue_channel_times;

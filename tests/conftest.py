@@ -91,7 +91,7 @@ def own_tasks() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _own_groups() -> Iterator[None]:
-    """Forget the groups that a test declares when it has ended: `run_all()` calls their handlers."""
+    """Forget the groups that a test declares after it: `run_all()` calls all handlers."""
     from pgqueue.events import consumers  # which needs Django's settings
 
     with patch.dict(consumers._consumers):

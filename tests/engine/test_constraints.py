@@ -226,6 +226,7 @@ RULES: dict[str, Rule] = {
     "statistic_numbers": sums(10**15, "e22"),
     "statistic_times": times("at"),
     "signal_lengths": {**texts("name", 210), **texts("dedupe_id", 200)},
+    "run_log_numbers": {**between("message_id", 1), **between("attempt", 0)},
     "signal_name": texts("name", 0, least=1),
     "signal_numbers": between("id message_id sender_id", 1),
     "signal_times": times("sent_at"),

@@ -92,7 +92,7 @@ def check_encryption(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> 
 
 @register("pgqueue", AT_START)
 def check_tenants(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Say why the functions that `PGQUEUE["TENANT"]` names cannot be used."""
+    """Check the functions that `PGQUEUE["TENANT"]` names."""
     try:
         if settings().tenant is None:
             return []

@@ -203,7 +203,7 @@ class InvalidTenant(PGQueueError, ValueError):
 
 
 class TenantUnavailable(PGQueueError):
-    """The tenant of this message cannot be entered: it was deleted, perhaps."""
+    """The worker failed to enter this message's tenant: perhaps it was deleted."""
 
 
 class UnknownTask(PGQueueError):
@@ -238,10 +238,6 @@ class EndlessEvents(PGQueueError):
     """Events still lead to further events after many rounds of `pgqueue.testing.run_all()`.
 
     Usually a handler or a task publishes an event that it is given itself.
-
-    Args:
-        rounds: the number of rounds.
-        topics: the topics of the last events.
     """
 
     def __init__(self, rounds: int, topics: list[str]) -> None:

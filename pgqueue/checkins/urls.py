@@ -41,8 +41,6 @@ class _Ping(NamedTuple):
 class URLs:
     """Requests a URL for each check-in (GET), by a thread of its own.
 
-        report_schedules(URLs({"nightly report": "https://hc-ping.com/6a7c…"}))
-
     A failed request is tried twice more, and then logged without the URL, which may be a secret.
 
     Args:

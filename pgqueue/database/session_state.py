@@ -7,8 +7,8 @@ undoes what Django and receivers of `connection_created` have set, and `DISCARD 
 statements. So the worker notices such statements, and closes the connection after the task.
 
 A statement is judged by its text. One that is not known to be harmless counts as a change: the cost
-of a mistake is then one connection. What a function sets in the server is not seen, except for the
-settings that the server reports.
+of a mistake is then one connection. A setting that a function changes in the server is only seen if
+the server reports it.
 
 A transaction that is open around the user's code must still be the same one afterwards. The client
 sees that nearly always: a session without a transaction, in which one had begun, has lost it. But a

@@ -28,7 +28,7 @@ class BatchContext(TaskContext):
 
 @dataclass(eq=False)
 class BatchCall(Generic[P]):
-    """One message of a batch. The function of a task with `batch` takes a list of these.
+    """One message of a batch. A function with `batch` takes a list of such calls.
 
     `BatchCall[int, str]` is a call with an int and a str; `BatchCall[...]` has any arguments.
 

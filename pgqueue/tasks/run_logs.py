@@ -169,7 +169,7 @@ def keep(context: LoggedRun, level: str) -> RunLines:
         level: the least level that is kept, by name.
     """
     root = logging.getLogger()
-    if HANDLER not in root.handlers:  # logging may have been configured anew
+    if HANDLER not in root.handlers:  # the project may have configured logging again
         root.addHandler(HANDLER)
     context.lines = lines = RunLines(context, level)
     return lines

@@ -39,7 +39,7 @@ def functions() -> Any:
     """Return the module or object with the project's functions. Only where they are configured.
 
     Raises:
-        ImproperlyConfigured: `PGQUEUE["TENANT"]` cannot be imported, or lacks a function.
+        ImproperlyConfigured: `PGQUEUE["TENANT"]` is no import path, or lacks a function.
     """
     return _imported(settings().tenant or "")
 
@@ -213,7 +213,7 @@ class _Entered:
 
 
 def call_inside(claim: Claim, function: Callable[..., T], /, *args: Any) -> T:
-    """Call a hook of the project in a message's tenant; outside of it if it cannot be entered.
+    """Call a hook of the project in a message's tenant, or outside of it if entering fails.
 
     A hook for failures must also hear of a message whose tenant is gone.
     """

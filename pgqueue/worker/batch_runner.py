@@ -24,19 +24,18 @@ from pgqueue.tasks.batching import BatchTask, batched
 from pgqueue.tasks.current import running
 from pgqueue.tasks.run_middleware import around
 from pgqueue.values.tracebacks import calls_user_code
+from pgqueue.worker.announcing import complain, tell
 from pgqueue.worker.atomic import GONE, AtomicRun, check_unbroken
 from pgqueue.worker.failures import failed, unbegun
 from pgqueue.worker.leased_batch import LeasedBatch
 from pgqueue.worker.leases import LeasedMessage, Run
 from pgqueue.worker.runner import (
     Runner,
-    complain,
     ending_of_error,
     grow,
     has_grown,
     needless,
     over_at,
-    tell,
 )
 from pgqueue.worker.settler import by_kind, write
 from pgqueue.worker.timeouts import within

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -13,7 +13,6 @@ from typing import Any
 
 from asgiref.sync import async_to_sync
 from django.db import connections
-from django.dispatch import Signal
 
 from pgqueue import signals
 from pgqueue.calls import tracing
@@ -39,13 +38,13 @@ from pgqueue.tasks import (
     TaskContext,
     find_task,
     flow_results,
-    redacting,
     tenants,
 )
 from pgqueue.tasks.limits import TimeLimit
 from pgqueue.tasks.run_middleware import around
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.tracebacks import calls_user_code
+from pgqueue.worker.announcing import announce, complain, tell_receivers
 from pgqueue.worker.atomic import AtomicRun
 from pgqueue.worker.cancelling import Cancellable
 from pgqueue.worker.failures import (
@@ -69,9 +68,6 @@ from pgqueue.worker.timeouts import Timeouts, stack_of, within
 logger = logger_of(__name__)
 
 UNKNOWN_REPORTED_EVERY = 60.0  # seconds
-OWN_SIGNALS = (Task.send_started, Task.send_finished)
-"""The methods that send pgqueue's signals alone. Tasks of other kinds send more."""
-
 
 Arguments = tuple[list[Any], dict[str, Any]]
 """The arguments of a call of the task's function, by position and by name."""
@@ -166,7 +162,7 @@ class Runner:
         if self.logs is not None and (level := task.log_level) is not None:
             self.logs.begin(context, level)
             leased.lines = context.lines
-        _tell_receivers(task.send_started, signals.task_started, context)
+        tell_receivers(task.send_started, signals.task_started, context)
         return Run(task, context, leased)
 
     def end(self, leased: LeasedMessage) -> None:
@@ -459,54 +455,3 @@ def ending_of_error(run: Run, error: BaseException) -> Ending:
         # Perhaps there is no memory left to describe the error.
         complain("%s #%s: its error can't be described", run.task.name, run.leased.claim.id)
         return unbegun(run.leased.claim)
-
-
-def announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
-    """Announce the ending of a run; for an atomic run, after the commit.
-
-    A failure is announced in the context variables that the function has left: its trace, its log
-    fields, its Sentry scope.
-    """
-    raised_in, context.raised_in = context.raised_in, None
-    if raised_in is None:
-        _announce(task, context, ending)
-    else:
-        raised_in.run(_announce, task, context, ending)
-
-
-def _announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
-    tell(tracing.finished, context, ending)
-    tell(signals.log_finished, task, context, ending, redacting.hiding_run)
-    if ending.error is None:
-        _tell_receivers(task.send_finished, signals.task_finished, context, ending)
-        return
-    try:
-        raise ending.error
-    except BaseException:
-        # In the handler: receivers may look at sys.exc_info(), as Django's do.
-        _tell_receivers(task.send_finished, signals.task_finished, context, ending)
-
-
-def _tell_receivers(
-    send: Callable[..., None], signal: Signal, context: TaskContext, *arguments: object
-) -> None:
-    """Call the receivers of a signal in the message's tenant; enter it only if there are some."""
-    is_own = getattr(send, "__func__", None) in OWN_SIGNALS
-    if settings().tenant is None or (is_own and not signal.receivers):
-        tell(send, context, *arguments)
-    else:
-        tell(tenants.call_inside, context.claim, send, context, *arguments)
-
-
-def tell(send: Callable[..., None], *arguments: object) -> None:
-    """Call a receiver, and log its error: not even SystemExit or EndOfRun ends the thread."""
-    try:
-        send(*arguments)
-    except BaseException:
-        complain("A receiver of a signal failed")
-
-
-def complain(message: str, *arguments: object) -> None:
-    """Log the current exception, if possible."""
-    with suppress(BaseException):
-        logger.exception(message, *arguments)

@@ -129,7 +129,7 @@ class Settler(Service):
         self._try_refused()
         # Copy the whole queue in one step: other threads append meanwhile.
         taken = _fitting(list(self._ended)[:BATCH])
-        # The lines of these runs were handed over before their endings.
+        # Each run has handed over its lines before its ending: store the lines first.
         self.logs.store(self._session.connection)
         if not taken:
             return self._rest()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -216,32 +216,20 @@ def with_flow(chosen: Mapping[str, Any]) -> dict[str, Any]:
     if "flow" in given:
         given["flow"] = as_flow(str(given["flow"]))
     if "waits" in given:
-        given["waits"] = checked_wait(given["waits"])
+        given["waits"] = _checked(as_wait, given["waits"])
     if "match" in given:
-        given["match"] = checked_match(given["match"])
+        given["match"] = _checked(as_search, given["match"])
     return given
 
 
-def checked_match(text: str) -> str:
-    """Return the search of contents that a filter names.
+def _checked(parse: Callable[[str], str], text: str) -> str:
+    """Return the value that a filter names.
 
     Raises:
-        ValidationError: the text says no search.
+        ValidationError: `parse` refuses the text.
     """
     try:
-        return as_search(text)
-    except ValueError as error:
-        raise ValidationError(str(error)) from error
-
-
-def checked_wait(text: str) -> str:
-    """Return the wait that a filter names.
-
-    Raises:
-        ValidationError: the text names no wait.
-    """
-    try:
-        return as_wait(text)
+        return parse(text)
     except ValueError as error:
         raise ValidationError(str(error)) from error
 

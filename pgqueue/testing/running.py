@@ -25,13 +25,13 @@ from pgqueue.database.django_connections import kept_open
 from pgqueue.engine import lookup, promote
 from pgqueue.engine.values import Claim
 from pgqueue.tasks import TaskResult, registry
-from pgqueue.tasks.batching import batched
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.storing import on_stored
 from pgqueue.testing.claiming import claim_next
 from pgqueue.testing.following import Followers
 from pgqueue.testing.savepoints import savepoints
 from pgqueue.worker.batch_runner import BatchRunner
+from pgqueue.worker.collector import batch_of, kind_of
 from pgqueue.worker.handlers import Handlers
 from pgqueue.worker.leased_batch import LeasedBatch
 from pgqueue.worker.leases import LeasedMessage, Leases
@@ -172,8 +172,8 @@ class _Bench:
 
     def _beside(self, first: Claim) -> list[Claim]:
         """Claim the messages that a worker would put into one batch with this one."""
-        task = batched.get(first.task)
-        if task is None or first.lost or settings().tenant is not None:
+        task = batch_of(first)
+        if task is None:
             return []
         found: list[Claim] = []
         alike: dict[str, Any] = {
@@ -187,8 +187,7 @@ class _Bench:
             claim = claim_next(self.alias, self.worker_id, **alike)
             if claim is None:
                 break
-            is_alike = (claim.task, claim.options) == (first.task, first.options)
-            if is_alike and not claim.lost and (not task.batch_by or claim.key == first.key):
+            if batch_of(claim) is task and kind_of(task, claim) == kind_of(task, first):
                 found.append(claim)
             else:
                 self.aside.append(claim)

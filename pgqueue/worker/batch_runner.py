@@ -12,6 +12,7 @@ from typing import Any, cast
 from asgiref.sync import async_to_sync
 from django.db import connections, transaction
 
+from pgqueue import signals
 from pgqueue.calls.outcomes import Closed, Ending
 from pgqueue.conf import settings
 from pgqueue.database import forking, guard
@@ -24,7 +25,7 @@ from pgqueue.tasks.batching import BatchTask, batched
 from pgqueue.tasks.current import running
 from pgqueue.tasks.run_middleware import around
 from pgqueue.values.tracebacks import calls_user_code
-from pgqueue.worker.announcing import complain, tell
+from pgqueue.worker.announcing import complain, tell_receivers
 from pgqueue.worker.atomic import GONE, AtomicRun, check_unbroken
 from pgqueue.worker.failures import failed, unbegun
 from pgqueue.worker.leased_batch import LeasedBatch
@@ -135,7 +136,7 @@ class BatchRunner:
             Run(task, context, each) for each, context in zip(messages, contexts, strict=True)
         ]
         for run in leased.runs:
-            tell(task.send_started, run.context)
+            tell_receivers(task.send_started, signals.task_started, run.context)
         begun = BatchRun(task, contexts[0], leased)
         begun.forget()
         return begun

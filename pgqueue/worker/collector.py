@@ -8,6 +8,7 @@ from math import inf
 from time import monotonic
 
 from pgqueue.conf import settings
+from pgqueue.engine.values import Claim
 from pgqueue.tasks.batching import BatchTask, batched
 from pgqueue.worker.buffer import LARGEST, Buffer
 from pgqueue.worker.leased_batch import LeasedBatch, each_of
@@ -78,10 +79,8 @@ class Collector:
         runs = 0.0
         with self._changing:
             for each in items:
-                task = batched.get(each.claim.task)
-                # A message that has lost a lease may kill its process: it runs without others. A
-                # run is in one tenant.
-                if task is None or each.claim.lost or settings().tenant is not None:
+                task = batch_of(each.claim)
+                if task is None:
                     ready.append(each)
                     runs += 1
                 else:
@@ -132,8 +131,7 @@ class Collector:
 
     def _gather(self, task: BatchTask[..., object], leased: LeasedMessage) -> list[LeasedMessage]:
         """Add a message to the batch of its kind; return the batch if it is full."""
-        claim = leased.claim
-        kind = (claim.task, claim.options, claim.key if task.batch_by else None)
+        kind = kind_of(task, leased.claim)
         gathering = self._gathered.get(kind)
         if gathering is None:
             due_at = monotonic() + task.batch_wait.total_seconds()
@@ -148,6 +146,22 @@ class Collector:
         now = monotonic()
         kinds = [kind for kind, each in self._gathered.items() if each.due_at <= now]
         return [_batch(self._gathered.pop(kind).messages) for kind in kinds]
+
+
+def batch_of(claim: Claim) -> BatchTask[..., object] | None:
+    """Return the task whose batches a message joins; None: it runs without others.
+
+    A message that has lost a lease may kill its process, and a run is in one tenant.
+    """
+    task = batched.get(claim.task)
+    if task is None or claim.lost or settings().tenant is not None:
+        return None
+    return task
+
+
+def kind_of(task: BatchTask[..., object], claim: Claim) -> Kind:
+    """Return the kind of a message: the messages of a batch have the same one."""
+    return claim.task, claim.options, claim.key if task.batch_by else None
 
 
 def _batch(messages: Sequence[LeasedMessage]) -> LeasedMessage:

@@ -28,7 +28,6 @@ from pgqueue.calls.outcomes import (
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.codec.encoding import Returned
 from pgqueue.codec.envelope import is_envelope
-from pgqueue.conf import settings
 from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
 from pgqueue.engine.values import Claim
@@ -281,8 +280,6 @@ class Runner:
     def _ending(self, run: Run) -> Ending:
         task, context, leased = run
         if not task.atomic:
-            if settings().tenant is None:
-                return self.ended(run, lambda: guard.call(self._returned, run))
             with tenants.around(context.claim):
                 return self.ended(run, lambda: guard.call(self._returned, run))
 

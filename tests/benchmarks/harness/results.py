@@ -30,6 +30,9 @@ The figures up to 2026-11-26 are older than the constraints on the values of tab
 
 The figures up to 2026-11-27 are older than notifications of requests to cancel, and than classes of
 other packages as arguments.
+
+All figures are older than the collector of batch tasks, the log lines of runs and tenants, of which
+each adds a check to a run, and than the shorter naps of `--drain`.
 """
 COLUMNS = ("metric", "measured", "must", "aim", "verdict")
 

@@ -15,7 +15,6 @@ Processes of another program (`subprocess`, `spawn`, `forkserver`) inherit none 
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import signal
 import sys
@@ -144,8 +143,6 @@ def _restore_handlers() -> None:
     """Give each signal its default handler in place of ours; leave the project's handlers."""
     for number, handler in _handlers.items():
         with suppress(ValueError, OSError):
-            if number == signal.SIGUSR1:
-                faulthandler.unregister(number)
             if signal.getsignal(number) == handler:
                 default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
                 signal.signal(number, default)

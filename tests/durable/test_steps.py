@@ -284,10 +284,10 @@ class TestAStepThatFails:
         assert run(result) == "scheduled"
         [step] = Step.objects.all()
         assert (step.state, step.tries, step.error["message"]) == ("retrying", 1, "declined")
-        advance(59)
+        advance(30)
         assert run(result) == "scheduled"
         assert calls == ["charge"]
-        advance(2)
+        advance(31)
         assert run(result) == "scheduled"
         assert calls == ["charge"] * 2
         advance(601)

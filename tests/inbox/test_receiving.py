@@ -116,10 +116,10 @@ class TestAMessage:
     def test_is_remembered_for_as_long_as_was_said(self, to: Any, connection: Connection) -> None:
         receive(to, remember_for=MINUTE)
         run_all()
-        advance(59)
+        advance(30)
         assert not receive(to)
 
-        advance(2)
+        advance(31)
         expire.forget(connection)
         assert not Dedupe.objects.exists()
         assert receive(to)

@@ -43,8 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
         if "spark" in fixtures:
             item.add_marker(pytest.mark.spark)
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(400))
+        if fixtures and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(400))
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def wait_for_horizon(url: str) -> None:
         "FROM pgqueue_history"
     )
     with psycopg.connect(url, autocommit=True) as connection:
-        eventually(lambda: connection.execute(query).fetchone() == (True,), within=100)
+        eventually(lambda: connection.execute(query).fetchone() == (True,), within=300)
 
 
 @pytest.fixture(autouse=True)

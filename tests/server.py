@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import psycopg
 
 from pgqueue import embedded
 
-PROJECT = Path(__file__).parent
-"""Not the repository: the demo and the benchmarks use the server of that, which is durable."""
+PROJECT = Path(__file__).parent / os.environ.get("TESTS_SERVER", "")
+"""Not the repository: the demo and the benchmarks use the server of that, which is durable. With
+another TESTS_SERVER, a run of pytest has a server of its own beside another run.
+"""
 
 WITHOUT_FLUSHES = {"fsync": "off", "full_page_writes": "off"}
 """The data of the tests need not survive a crash of the machine. `tests/chaos` starts its own,

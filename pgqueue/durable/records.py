@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -28,6 +28,11 @@ STEP = "step"
 """The name of its part of a message, for encryption."""
 FORKED = b'"forked_from"'
 """The key in the metadata of a message that began with the steps of another one."""
+
+
+Share = Callable[[Claim, StoredStep, timedelta], bool]
+"""Stores a step that is done, together with others; returns whether it is stored. If it returns
+False, the step may be stored or not."""
 
 
 class StepCipher:
@@ -72,6 +77,8 @@ class Records:
         self._functions: dict[str, str] = {}
         self._values: list[dict[str, Any]] = []
         self._replaced: dict[str, StoredStep | None] | None = None
+        self.share: Share | None = None
+        """Stores a step together with steps of other runs; None: each step has its own commit."""
         self.has_progressed = False
         """Whether this run has finished a step: its failures are counted anew from there."""
 
@@ -172,6 +179,9 @@ class Records:
         Raises:
             LeaseLost: this run has lost its message.
         """
+        if self.share and self._is_shareable(step) and self.share(self._claim, step, took):
+            self.note(step)
+            return step
         with self.sending_values() as values:
             came_of = engine.store(
                 connections[self._alias],
@@ -188,6 +198,16 @@ class Records:
             step = found or step
         self.note(step)
         return step
+
+    def _is_shareable(self, step: StoredStep) -> bool:
+        """Return whether a step may be stored on another connection, and stands alone."""
+        if self._values or step.state != "done":
+            return False
+        own = connections[self._alias]
+        is_autocommit = own.settings_dict["AUTOCOMMIT"] and (
+            own.connection is None or own.autocommit
+        )
+        return is_autocommit and not own.in_atomic_block
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

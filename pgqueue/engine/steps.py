@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from pgqueue.database.sql_files import load as load_statements
-from pgqueue.engine.values import Claim, Connection, Cursors
+from pgqueue.engine.values import Claim, Connection, Cursors, array, fence, microseconds
 
 SQL = load_statements(__name__)
 
@@ -264,6 +264,43 @@ def store(
         )
         came_of: Stored = cursor.fetchone()[0]
     return came_of
+
+
+class DoneStep(NamedTuple):
+    """A step that is done, as `store_done` takes it.
+
+    Attributes:
+        claim: the message, with the lease of the run.
+        took: how long its last try took.
+    """
+
+    claim: Claim
+    step: StoredStep
+    took: timedelta
+
+
+def store_done(connection: Connection, done: Sequence[DoneStep]) -> set[tuple[int, str]]:
+    """Store steps that are done, of several messages, in one statement.
+
+    Args:
+        done: no step twice.
+
+    Returns:
+        The ids of the messages and the names of the steps that are stored. For a missing step,
+        `store` tells whether its lease is lost, or waits for the lock of its message.
+    """
+    steps = [each.step for each in done]
+    given = {
+        **fence(each.claim for each in done),
+        "names": [step.name for step in steps],
+        "numbers": array(step.number for step in steps),
+        "kinds": [step.kind for step in steps],
+        "functions": [step.function for step in steps],
+        "results": [step.result for step in steps],
+        "tries": array(step.tries for step in steps),
+        "took": microseconds(each.took.total_seconds() for each in done),
+    }
+    return set(connection.execute(SQL["store_done"], given).fetchall())
 
 
 def note_unvisited(connection: Cursors, claim: Claim, names: Collection[str]) -> None:

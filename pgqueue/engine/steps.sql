@@ -141,6 +141,32 @@ SELECT pgqueue_store_step_v1(
     %(id)s, %(attempt)s, %(worker_id)s, %(name)s, %(number)s, %(kind)s, %(function)s, %(state)s, %(result)s::jsonb,
     %(error)s::jsonb, %(tries)s, %(delay)s::interval, %(until)s::timestamptz, %(took)s::interval, %(given)s::jsonb)
 
+-- name: store_done
+-- Store steps of several messages that are done, in one commit, and return the ones that are stored. A step is left out if
+-- the lease of its run does not hold, if another transaction has locked the message, or if the step is done already:
+-- `store` tells which. So no step waits for the lock of another message.
+--
+-- The LIMIT keeps the condition on the state out of the lookup of the message: see `mine` in settle.sql.
+INSERT INTO pgqueue_step AS s
+    (message_id, name, number, kind, function, state, result, tries, attempt, started_at, finished_at)
+SELECT message, name, number, kind, function, 'done', result::jsonb, tries, fence,
+       statement_timestamp() - took * interval '1 microsecond', statement_timestamp()
+FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(names)s::text[], %(numbers)s::int[],
+            %(kinds)s::text[], %(functions)s::text[], %(results)s::text[], %(tries)s::int[], %(took)s::bigint[])
+    AS e (message, fence, holder, name, number, kind, function, result, tries, took)
+CROSS JOIN LATERAL (
+    SELECT m.state
+    FROM pgqueue_message m
+    WHERE m.id = e.message AND m.attempt = e.fence AND m.worker_id = e.holder
+    LIMIT 1
+    FOR SHARE SKIP LOCKED) locked
+WHERE locked.state = 'running'
+ON CONFLICT ON CONSTRAINT pgqueue_step_pkey DO UPDATE
+SET state = excluded.state, result = excluded.result, error = NULL, tries = excluded.tries, attempt = excluded.attempt,
+    until = NULL, finished_at = excluded.finished_at
+WHERE s.state IN ('retrying', 'waiting')
+RETURNING s.message_id, s.name
+
 -- name: take_signal
 SELECT * FROM pgqueue_take_signal_v1(
     %(id)s, %(attempt)s, %(worker_id)s, %(name)s, %(number)s, %(kind)s, %(names)s::text[], %(given)s::jsonb)

@@ -22,6 +22,7 @@ from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.shared import Shared
 from pgqueue.worker.shutdown import TaskLimit
+from pgqueue.worker.step_recorder import StepRecorder
 from pgqueue.worker.thread_or_loop import Sorting
 from pgqueue.worker.threads import Threads, ThreadWaker
 from pgqueue.worker.timeouts import CLEANING_UP, Timeouts
@@ -37,7 +38,8 @@ class Pipeline:
             Session(config.database, name="settler"), shared.leases, shared.tally, wakeups
         )
         self._timeouts = Timeouts()
-        runner = _runner(shared, self._timeouts, self.settler.logs)
+        self._steps = StepRecorder(Session(config.database, name="steps"))
+        runner = _runner(shared, self._timeouts, self.settler.logs, self._steps)
         for_threads = Buffer(
             config.threads,
             wakeups.fetcher,
@@ -65,7 +67,8 @@ class Pipeline:
     @property
     def services(self) -> list[Service]:
         """The services, in the order of their start; they stop in reverse order."""
-        return [self.settler, self._timeouts, self._thread_waker, *self._loop_watch, self.fetcher]
+        beside = (self._timeouts, self._thread_waker, *self._loop_watch)
+        return [self.settler, self._steps, *beside, self.fetcher]
 
     @property
     def running(self) -> int:
@@ -112,7 +115,7 @@ class Pipeline:
             self._loop.cancel()
 
 
-def _runner(shared: Shared, timeouts: Timeouts, logs: RunLogs) -> Runner:
+def _runner(shared: Shared, timeouts: Timeouts, logs: RunLogs, steps: StepRecorder) -> Runner:
     alias = shared.config.database
     return Runner(
         alias,
@@ -123,6 +126,7 @@ def _runner(shared: Shared, timeouts: Timeouts, logs: RunLogs) -> Runner:
         grace=max(shared.config.grace, timedelta(seconds=CLEANING_UP)),
         shutdown=shared.shutdown,
         logs=logs,
+        steps=steps,
     )
 
 

@@ -30,6 +30,7 @@ from pgqueue.codec.encoding import Returned
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
+from pgqueue.durable.step_context import StepContext
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, NewerPayload, Suspend, TaskTimeout
 from pgqueue.tasks import (
@@ -62,6 +63,7 @@ from pgqueue.worker.leases import LeasedMessage, Run
 from pgqueue.worker.quarantine import Quarantine
 from pgqueue.worker.run_logs import RunLogs
 from pgqueue.worker.shutdown import Shutdown
+from pgqueue.worker.step_recorder import StepRecorder
 from pgqueue.worker.timeouts import Timeouts, stack_of, within
 
 logger = logger_of(__name__)
@@ -90,6 +92,7 @@ class Runner:
         grace: the time from a run's timeout to its hard timeout, unless its task declares one;
             None: no supervisor can replace this process.
         logs: keeps the log lines of runs whose tasks ask for it; None: none are kept.
+        steps: stores the steps of durable runs; None: each run stores its own.
         shutdown: ends this process after a run that exceeded its hard timeout; only with `grace`.
     """
 
@@ -102,6 +105,7 @@ class Runner:
     grace: timedelta | None = None
     shutdown: Shutdown | None = None
     logs: RunLogs | None = None
+    steps: StepRecorder | None = None
     _reported: dict[str, float] = field(default_factory=dict)
 
     def run(self, leased: LeasedMessage) -> Ending:
@@ -153,6 +157,8 @@ class Runner:
         context = declared.context(leased.claim, leased, self.alias)
         if declared.durable:
             context.limited = partial(self.timeouts.limit, leased, is_final=False)
+            if self.steps is not None and isinstance(context, StepContext):
+                context.records.share = self.steps.store
         try:
             task = declared.for_message(leased.claim.options)
         except Exception as error:

@@ -1,0 +1,105 @@
+"""Store the steps of this worker's durable runs: several in one statement, and in one commit."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import timedelta
+from threading import Lock
+
+from pgqueue.database.connections import Session
+from pgqueue.engine import steps as engine
+from pgqueue.engine.steps import DoneStep, StoredStep
+from pgqueue.engine.values import Claim
+from pgqueue.threads.service import NO_NAP, Service
+
+BATCH = 200
+RESULTS = 8 * 1024 * 1024
+"""The limit of characters of the results in a statement; a result has 64 KiB at most."""
+FOREVER = timedelta(hours=1)
+LOOK = 0.1
+"""Seconds. A run that waits may be interrupted this often, as psycopg does while it waits."""
+
+
+class _Waiting:
+    """A step whose run waits until it is written."""
+
+    __slots__ = ("done", "is_stored", "written")
+
+    def __init__(self, done: DoneStep) -> None:
+        self.done = done
+        self.is_stored = False
+        self.written = Lock()
+        self.written.acquire()
+
+
+class StepRecorder(Service):
+    """Stores the steps that threads have done while it was writing the steps before.
+
+    It writes only the usual case: the lease holds, and nothing is in the way. `store` returns False
+    for each other step, and for all steps of a statement that failed. Then the run stores its step
+    by itself. So neither a lost lease, a locked message, nor a result that is not storable concerns
+    the step of another run.
+
+    Args:
+        session: connects when the first step is stored.
+    """
+
+    def __init__(self, session: Session) -> None:
+        super().__init__()
+        self._session = session
+        self._waiting: deque[_Waiting] = deque()
+        self._is_idle = False
+        self._has_finished = False
+
+    def store(self, claim: Claim, step: StoredStep, took: timedelta) -> bool:
+        """Store a step that is done, together with others, and wait for the commit.
+
+        Any thread may call this.
+
+        Returns:
+            Whether it is stored. If not, the step may be stored all the same: its answer was lost.
+        """
+        if self._failures or not self.is_alive():
+            return False
+        waiting = _Waiting(DoneStep(claim, step, took))
+        self._waiting.append(waiting)
+        if self._is_idle:
+            self._is_idle = False
+            self.wake()
+        while not waiting.written.acquire(timeout=LOOK):
+            if self._has_finished or not self.is_alive():
+                return False
+        return waiting.is_stored
+
+    def tick(self) -> timedelta:
+        """Write until no step waits."""
+        while taken := self._take():
+            self.note_progress()
+            self._write(taken)
+        self._is_idle = True
+        return NO_NAP if self._waiting else FOREVER
+
+    def _take(self) -> list[_Waiting]:
+        """Return as many waiting steps as a statement should carry."""
+        taken: list[_Waiting] = []
+        size = 0
+        while self._waiting and len(taken) < BATCH and size < RESULTS:
+            waiting = self._waiting.popleft()
+            taken.append(waiting)
+            size += len(waiting.done.step.result or "")
+        return taken
+
+    def _write(self, taken: list[_Waiting]) -> None:
+        try:
+            done = [each.done for each in taken]
+            stored = engine.store_done(self._session.connection, done)
+            for each in taken:
+                each.is_stored = (each.done.claim.id, each.done.step.name) in stored
+        finally:
+            for each in taken:
+                each.written.release()
+
+    def finish(self) -> None:
+        """Close the connection. A run that still waits, or comes later, stores by itself."""
+        self._has_finished = True
+        self._session.close()

@@ -24,10 +24,10 @@ OF_DJANGO = ("/admin/", "/delete/", "/history/")
 """How the addresses of pages end of which nothing is ours; but for the list of history."""
 
 
-def addresses() -> Iterator[str]:
-    """Yield the address of each page of ours, once."""
+def addresses(text: str = "mail") -> Iterator[str]:
+    """Yield the address of each page of ours, once. The text stands in every column."""
     seen = set[str]()
-    for path in first_pages(make_world()):
+    for path in first_pages(make_world(text)):
         page = path.partition("?")[0]
         is_ours = not page.endswith(OF_DJANGO) or page == "/admin/pgqueue/history/"
         if is_ours and page not in seen:

@@ -112,6 +112,30 @@ def test_the_overview_fits_and_is_under_a_strict_policy(
     assert [text for text in refused if "Content Security Policy" in text] == []
 
 
+def test_a_chart_that_is_not_drawn_anew_yet_makes_the_overview_no_wider(
+    admin: Page, server: Server
+) -> None:
+    admin.add_init_script("window.ResizeObserver = class { observe() {} }")
+    admin.set_viewport_size({"width": 1280, "height": 900})
+    admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
+    expect(admin.locator("#pgqueue-runs canvas")).to_be_visible()
+
+    admin.set_viewport_size({"width": 390, "height": 844})
+
+    assert admin.evaluate("document.querySelector('#pgqueue-runs canvas').clientWidth") > 390
+    assert admin.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_charts_take_the_width_that_the_page_has(admin: Page, server: Server) -> None:
+    admin.set_viewport_size({"width": 1280, "height": 900})
+    admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
+    expect(admin.locator("#pgqueue-runs canvas")).to_be_visible()
+
+    admin.set_viewport_size({"width": 390, "height": 844})
+
+    admin.wait_for_function("document.querySelector('#pgqueue-runs canvas').clientWidth <= 390")
+
+
 def test_without_scripts_the_overview_says_the_same(
     browser: Browser, server: Server, client: Client
 ) -> None:

@@ -5,6 +5,8 @@
   const HEIGHT = 180;
   const live = JSON.parse(document.getElementById("pgqueue-overview-data").textContent);
   const charts = [];
+  const row = document.querySelector(".pgqueue-charts");
+  let width;
 
   function colour(name, otherwise) {
     return getComputedStyle(document.documentElement).getPropertyValue(name).trim() || otherwise;
@@ -27,6 +29,7 @@
 
   function draw() {
     for (const each of charts.splice(0)) each.plot.destroy();
+    width = row.clientWidth;
     const axis = { stroke: colour("--body-quiet-color", "#666"), grid: { stroke: colour("--hairline-color", "#ddd"), width: 1 }, ticks: { show: false } };
     const good = colour("--link-fg", "#417893"), bad = colour("--error-fg", "#ba2121");
     const plots = [
@@ -58,7 +61,8 @@
 
   // Their width and their colours are those of the moment in which they are drawn.
   draw();
-  addEventListener("resize", draw);
+  // The menu at the side changes the width, too.
+  new ResizeObserver(() => row.clientWidth !== width && draw()).observe(row);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   new MutationObserver(draw).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
   if (live.stream) {

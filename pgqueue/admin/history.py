@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from django.contrib import admin
-from django.http import HttpRequest
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.admin import reruns
 from pgqueue.admin.changelist import BoundedChangeList
 from pgqueue.admin.display import ShownMessageAdmin, excerpt_of
 from pgqueue.admin.filters import (
@@ -38,6 +40,7 @@ class HistoryAdmin(ShownMessageAdmin):
 
     json_columns = (*ShownMessageAdmin.json_columns, "result")
     hidden_columns = ("steps",)
+    actions = ("rerun",)
     list_display = (
         *("id", "shown_state", "task_line", "channel", "key_line"),
         *("finished_at", "failures", "last_error_line"),
@@ -72,6 +75,13 @@ class HistoryAdmin(ShownMessageAdmin):
     readonly_fields = (*ShownMessageAdmin.readonly_fields, "result_text")
 
     result_text = excerpt_of("result", _("result"))
+
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return self.may_operate(request)
+
+    @admin.action(permissions=["operate"], description=_("Enqueue once more"))
+    def rerun(self, request: HttpRequest, queryset: QuerySet[History]) -> HttpResponse | None:
+        return reruns.rerun(self, request, queryset)
 
     def get_tabs(self, request: HttpRequest, shown: BoundedChangeList) -> list[ListTab]:
         return of_history(request, shown)

@@ -12,7 +12,7 @@ from django.contrib.admin import helpers
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.db import DatabaseError
-from django.db.models import Count, QuerySet
+from django.db.models import Count, F, Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -23,7 +23,7 @@ from pgqueue.admin.base import QueueAdmin
 from pgqueue.database.guard import TransactionLost
 from pgqueue.database.savepoints import savepoints
 from pgqueue.engine.operate import BATCH, Operated
-from pgqueue.models.message import Message, MessageQuerySet
+from pgqueue.models.message import History, MessageQuerySet
 from pgqueue.states import State
 from pgqueue.values.escaping import logger_of
 
@@ -140,17 +140,20 @@ def operate(
     # `queryset` lacks messages that have left the list meanwhile, which the report must include.
     ids = admin.clean_ids(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME))
     if operation.is_final or operation.warning:
-        return _ask(admin, request, ids, operation)
+        return ask(admin, request, ids, operation)
     _perform(admin, request, ids, operation)
     return None
 
 
-def _ask(
+def ask(
     admin: QueueAdmin, request: HttpRequest, ids: Sequence[int], operation: MessageOperation
 ) -> TemplateResponse:
+    """Ask the user to confirm an operation on messages, live or ended."""
     # The page holds the ids, so that the operation is done on the shown messages. They are in one
     # field, since Django accepts at most a thousand fields.
     chosen = admin.get_queryset(request).filter(pk__in=ids)
+    if admin.model is History:
+        chosen = chosen.annotate(state=F("outcome"))
     groups = chosen.values("task", "channel", "state").annotate(number=Count("pk"))
     context = {
         **admin.admin_site.each_context(request),
@@ -185,8 +188,9 @@ def _perform(
             logger.exception("%s stopped at %d of %d messages", operation.label, tried, len(ids))
             break
         operated, tried = operated | these, tried + len(batch)
-        _log(request, operation.done, {id: names.get(id, "") for id in these.done})
-        _log(request, _("asked to stop"), {id: names.get(id, "") for id in these.asked})
+        done, asked = ({id: names.get(id, "") for id in ids} for ids in these[:2])
+        _log(request, admin.model, operation.done, done)
+        _log(request, admin.model, _("asked to stop"), asked)
     text = report(operation, operated, tried=tried, chosen=len(ids))
     level = messages.SUCCESS if len(operated.done) == len(ids) else messages.WARNING
     admin.message_user(request, text, level if tried == len(ids) else messages.ERROR)
@@ -212,13 +216,15 @@ def report(operation: MessageOperation, operated: Operated, *, tried: int, chose
     return f"{', '.join(parts)}."
 
 
-def _log(request: HttpRequest, change: StrOrPromise, names: dict[int, str]) -> None:
+def _log(
+    request: HttpRequest, model: type[Model], change: StrOrPromise, names: dict[int, str]
+) -> None:
     """Write the change of each message into the log; for many messages, only their number."""
     entries: list[tuple[int | None, str]] = sorted(names.items())
     if len(names) > LOGGED_ONE_BY_ONE:
         number = len(names)
         entries = [(None, ngettext("%d message", "%d messages", number) % number)]
-    kind = ContentType.objects.get_for_model(Message)
+    kind = ContentType.objects.get_for_model(model)
     LogEntry.objects.bulk_create(
         LogEntry(
             user_id=request.user.pk,  # type: ignore[misc]

@@ -48,6 +48,14 @@ def test_an_action_for_a_group_whose_name_holds_a_nul_is_refused(
     assert post(admin_client, "group", action, "no such", index="0") in (200, 302)
 
 
-@pytest.mark.parametrize("model", ["history", "worker", "duty", "event"])
+@pytest.mark.parametrize("id", NO_NUMBERS)
+def test_enqueuing_a_message_once_more_whose_id_is_no_number_is_refused(
+    admin_client: Client, id: str
+) -> None:
+    assert post(admin_client, "history", "rerun", id, index="0") == 400
+    assert post(admin_client, "history", "rerun", "1", ids=f"1,{id}") == 400
+
+
+@pytest.mark.parametrize("model", ["worker", "duty", "event"])
 def test_a_model_without_actions_ignores_ids(admin_client: Client, model: str) -> None:
     assert post(admin_client, model, "delete_selected", "x", index="0") in (200, 302, 403)

@@ -82,7 +82,7 @@ def action(model: str, name: str, needs: Needs, about: str | None = None) -> Row
     def data(stage: Stage) -> Mapping[str, Any]:
         ids = stage.world.keys[about or model]
         confirmed = {"post": "yes"} if name == "delete_selected" else {}
-        confirmed |= {"ids": str(ids)} if name in ("cancel", "release", "discard") else {}
+        confirmed |= {"ids": str(ids)} if name in ASKED else {}
         return {"action": name, "_selected_action": ids, "index": "0", **confirmed}
 
     offered = (Place(model, ""), {}, f'<option value="{name}">')
@@ -90,6 +90,8 @@ def action(model: str, name: str, needs: Needs, about: str | None = None) -> Row
 
 
 CHANGE = "<path:object_id>/change/"
+ASKED = ("cancel", "release", "discard", "rerun")
+"""Actions that are confirmed first."""
 MAIL = {"name": "mail"}
 PAGE = (Place("channel", "page/"), MAIL)
 LIST = (Place("message", ""), {})
@@ -176,6 +178,7 @@ def actions() -> Iterator[Row]:
     yield action("message", "release", OPERATE, "running message")
     yield action("message", "replay", OPERATE)
     yield action("message", "discard", PURGE)
+    yield action("history", "rerun", OPERATE, "durable history")
     for model in ("channel", "schedule", "subscription"):
         yield action(model, "pause", one_of(f"change_{model}"), f"{model} that is on")
         yield action(model, "resume", one_of(f"change_{model}"))

@@ -109,14 +109,16 @@ def test_not_even_a_superuser_adds_changes_or_deletes_a_message(queue: Connectio
     assert "delete_selected" not in offered(admin_client)
 
 
-def test_history_is_read_only_and_has_no_actions(queue: Connection, admin_client, operator, purger):
+def test_history_is_read_only_and_offers_only_reruns(queue: Connection, admin_client, purger):
     (message,) = bury(queue)
     act(purger, "discard", [message])
 
-    page = admin_client.get(HISTORY)
+    page = purger.get(HISTORY)
+    offered = admin_client.get(HISTORY).context["cl"].model_admin
     changed = admin_client.post(f"{HISTORY}{message}/change/", {"outcome": "succeeded"})
 
     assert b'name="action"' not in page.content
+    assert set(offered.actions) == {"rerun"}
     assert changed.status_code == 403
     assert History.objects.get().outcome == "discarded"
 

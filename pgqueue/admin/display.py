@@ -14,11 +14,12 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.admin import log_lines, progress
 from pgqueue.admin.changelist import ListedAdmin
 from pgqueue.admin.durable import DurableAdmin
 from pgqueue.admin.instances import instances
 from pgqueue.admin.links import page_url
-from pgqueue.admin.log_lines import live, log_lines_of, section
+from pgqueue.admin.log_lines import live, log_lines_of
 from pgqueue.admin.search import named_filter
 from pgqueue.admin.steps import steps_of, tables
 from pgqueue.admin.story import children, copies, story, waiting, workers_of
@@ -170,7 +171,18 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         row.error_text = row.error_text and row.seen.hidden(row.error_text)
         return shown
 
-    progress_text = excerpt_of("progress", _("progress"))
+    def progress_section(self, message: Any) -> str:
+        """Return the section with the progress of a message that lives; empty if it has none."""
+        lives = hasattr(message, "state")
+        return progress.section(message.excerpts["progress_text"]) if lives else ""
+
+    @admin.display(description=_("progress"))
+    def progress_text(self, message: Any) -> str:
+        return format_html(
+            '<div data-section="progress_text">{}</div>', self.progress_json(message)
+        )
+
+    progress_json = excerpt_of("progress", _("progress"))
     options_text = excerpt_of("options", _("options"))
 
     def render_change_form(
@@ -182,8 +194,9 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         context["story"] = story(request, message, message.seen, message.workers)
         operates = self.may_operate(request)
         context["durable"] = tables(request, message, message.seen, operates=operates)
-        context["log_section"] = section(message.log_lines)
+        context["log_section"] = log_lines.section(message.log_lines)
         context["live"] = live(message)
+        context["progress_section"] = self.progress_section(message)
         context["verbs"] = self.verb_links(request, message, message.seen)
         context["waiting"] = waiting(request, message)
         context["children"] = children(request, message.pk)

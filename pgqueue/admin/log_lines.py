@@ -36,9 +36,10 @@ def section(lines: Sequence[LogLine]) -> str:
 
 
 def live(message: Any) -> dict[str, Any] | None:
-    """Return the data of the page's script, which asks for new lines; None: none will come."""
+    """Return the data of the page's script, which asks for what is new; None: nothing will be."""
     if getattr(message, "state", State.DEAD) == State.DEAD:
         return None
     task = known_task(message.task)
-    keeps = message.log_lines or (task is not None and task.log_level is not None)
-    return {"url": "?json=1", "words": words()} if keeps else None
+    has_some = message.log_lines or message.excerpts["progress_text"]
+    may_have = task is not None and (task.log_level is not None or task.takes_context)
+    return {"url": "?json=1", "words": words()} if has_some or may_have else None

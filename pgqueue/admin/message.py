@@ -233,16 +233,20 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
                 return JsonResponse({"sections": {}, "is_over": True})
             return _to_history(object_id)
         if "json" in request.GET and request.method == "GET":
-            return self._new_lines(request, object_id)
+            return self._news(request, object_id)
         return super().change_view(request, object_id, *args, **kwargs)
 
-    def _new_lines(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Return the section of the log lines as JSON, for the page while it is open."""
+    def _news(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        """Return the progress and the log lines as JSON, for the page while it is open."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         if (message := self.get_object(request, object_id)) is None:
             raise Http404
-        sections = {"logs": section(message.log_lines)}
+        sections = {
+            "progress": self.progress_section(message),
+            "progress_text": self.progress_json(message),
+            "logs": section(message.log_lines),
+        }
         return JsonResponse({"sections": sections, "is_over": message.state == State.DEAD})
 
 

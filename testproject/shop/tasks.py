@@ -57,6 +57,6 @@ def pack(context: TaskContext, order_id: int) -> str:
     """Put what was ordered into a box, piece by piece."""
     order = Order.objects.get(pk=order_id)
     for piece in range(1, order.quantity + 1):
-        context.checkpoint({"packed": piece, "of": order.quantity})
+        context.checkpoint({"done": piece, "total": order.quantity})
         time.sleep(PACKING_TAKES)
     return f"{order.quantity} in a box"

@@ -274,3 +274,19 @@ def test_a_message_takes_two_screens_at_most(page: Page) -> None:
     assert arguments["x"] >= story["x"] + story["width"]
     assert page.evaluate("document.documentElement.scrollHeight") <= 1800
     fits(page)
+
+
+def test_an_open_page_takes_over_the_progress_of_its_message(page: Page) -> None:
+    connection.ensure_connection()
+    [claim] = run(connection.connection, task="shop.tasks.import_orders")
+    Message.objects.filter(pk=claim.id).update(progress={"done": 1, "total": 4})
+    page.goto(f"{MESSAGES}{claim.id}/change/")
+    bar = page.get_by_role("progressbar", name="Progress")
+    expect(bar).to_have_attribute("value", "25.0")
+
+    Message.objects.filter(pk=claim.id).update(progress={"done": 3, "total": 4})
+
+    expect(bar).to_have_attribute("value", "75.0", timeout=PATIENCE)
+    expect(page.get_by_text("75 %, 3 of 4")).to_be_visible()
+    expect(page.locator(".field-progress_text")).to_contain_text('"done": 3')
+    fits(page)

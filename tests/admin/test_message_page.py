@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from pgqueue.admin import progress
 from pgqueue.database.connections import borrow
 from pgqueue.engine import run_logs
 from pgqueue.engine.run_logs import RunLogRow
 from pgqueue.models import History, Message
+from tests import jobs
 from tests.admin.acting import HISTORY, MESSAGES
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, ended, enqueue
@@ -140,3 +142,61 @@ def test_a_page_without_lines_asks_for_none(queue: Connection, viewer: Client) -
 
     assert "logs-heading" not in page
     assert "message.js" not in page
+
+
+@pytest.mark.parametrize(
+    ("noted", "words"),
+    [
+        ({"percent": 40}, "40 %"),
+        ({"percent": 33.333}, "33.3 %"),
+        ({"done": 0, "total": 4}, "0 %, 0 of 4"),
+        ({"current": 3000, "total": 4000}, "75 %, 3,000 of 4,000"),
+        ({"done": 5, "total": 4}, None),
+        ({"done": 1, "total": 0}, None),
+        ({"done": 1, "total": 10**400}, None),
+        ({"done": "1", "total": 4}, None),
+        ({"percent": True}, None),
+        ({"percent": 101}, None),
+        ({"turn": 3}, None),
+        (7, None),
+        (["a"], None),
+    ],
+)
+def test_progress_that_is_a_part_of_a_whole_is_a_bar(noted: Any, words: str | None) -> None:
+    share = progress.share_of(json.dumps(noted))
+
+    assert (share and share.in_words()) == words
+
+
+def test_the_page_of_a_message_has_its_progress_now(queue: Connection, viewer: Client) -> None:
+    (message,) = enqueue(queue)
+    url = f"{MESSAGES}{message}/change/"
+    Message.objects.filter(pk=message).update(progress={"done": 1, "total": 8})
+
+    page = viewer.get(url).content.decode()
+    Message.objects.filter(pk=message).update(progress={"done": 2, "total": 8, "at": "<b>"})
+    new = viewer.get(f"{url}?json=1").json()["sections"]
+
+    assert 'max="100" value="12.5"' in page
+    assert 'max="100" value="25.0"' in new["progress"]
+    assert "&quot;at&quot;: &quot;&lt;b&gt;&quot;" in new["progress_text"]
+
+
+def test_redacted_progress_is_no_bar(queue: Connection, viewer: Client, settings: Any) -> None:
+    settings.PGQUEUE = {**settings.PGQUEUE, "REDACT": ["percent"]}
+    (message,) = enqueue(queue)
+    Message.objects.filter(pk=message).update(progress={"percent": 40})
+
+    page = viewer.get(f"{MESSAGES}{message}/change/").content.decode()
+
+    assert "message-bar" not in page
+    assert "40" not in page.partition("field-progress_text")[2][:400]
+
+
+def test_a_page_of_a_task_that_may_note_progress_asks_for_it(viewer: Client) -> None:
+    noting = jobs.attempt_number.enqueue()
+    other = jobs.add.enqueue(1)
+
+    pages = [viewer.get(f"{MESSAGES}{each.id}/change/").content for each in (noting, other)]
+
+    assert [b"message.js" in page for page in pages] == [True, False]

@@ -12,6 +12,7 @@ const pgqueueLive = (() => {
   function take(sections) {
     for (const [name, html] of Object.entries(sections)) {
       const section = document.querySelector(`[data-section="${name}"]`);
+      if (!section) continue;
       // A part that is in use is left as it is: a link that has the focus, or text that is selected.
       if (section.contains(document.activeElement) || section.contains(getSelection().isCollapsed ? null : getSelection().anchorNode)) continue;
       if (section.innerHTML !== html) section.innerHTML = html;

@@ -1,4 +1,4 @@
-// Take over new log lines on the page of a message while it is open, by asking every few seconds. When the message
+// Take over the progress and new log lines on the page of a message while it is open, by asking every few seconds. When the message
 // has ended, the page reloads itself and shows its end.
 "use strict";
 (() => {

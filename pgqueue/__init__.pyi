@@ -8,6 +8,8 @@ from pgqueue.durable.context import DurableContext as DurableContext
 from pgqueue.durable.waiting import Signal as Signal
 from pgqueue.events.acting import acting_as as acting_as
 from pgqueue.events.buffering import BufferedPublisher as BufferedPublisher
+from pgqueue.events.conditions import NO_EVENT as NO_EVENT
+from pgqueue.events.conditions import PositionConflict as PositionConflict
 from pgqueue.events.consumers import consumer as consumer
 from pgqueue.events.later import publish_later as publish_later
 from pgqueue.events.publishing import apublish as apublish

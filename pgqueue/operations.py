@@ -27,7 +27,7 @@ from pgqueue.values.error_words import checked_option, hint
 from pgqueue.values.names import as_text
 from pgqueue.values.number_checks import as_flag
 
-__all__ = ["IndexTrail", "TrackTable", "UntrackTable"]
+__all__ = ["IndexKeys", "IndexTrail", "TrackTable", "UntrackTable"]
 
 NEEDED = ("pgqueue", "0005_tracking")
 """The migration that makes what the triggers call."""
@@ -263,6 +263,29 @@ class IndexTrail(RunSQL):
     def describe(self) -> str:
         """Return the description that commands print."""
         return "Index the log for trails"
+
+
+class IndexKeys(RunSQL):
+    """Have the events of a key found at once: by `publish(…, expect=…)`, and by `read(key=…)`.
+
+    Events with a key then cost more to publish, and get their positions more slowly; events without
+    a key do not. While the log is indexed, no event is given a position. In the end publishers wait
+    for the transactions that are open then.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            [log.SQL["index_streams"], log.SQL["index_inbox"]],
+            [log.SQL["drop_index_of_inbox"], log.SQL["drop_index_of_streams"]],
+        )
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        """Return how it is written into a migration."""
+        return type(self).__name__, [], {}
+
+    def describe(self) -> str:
+        """Return the description that commands print."""
+        return "Index the log by keys"
 
 
 def _run(editor: BaseDatabaseSchemaEditor, statements: Iterable[Composable]) -> None:

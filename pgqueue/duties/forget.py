@@ -1,6 +1,6 @@
 from datetime import timedelta
 
-from pgqueue.engine import readers, run_logs, staged, wait, workers
+from pgqueue.engine import publish, readers, run_logs, staged, wait, workers
 from pgqueue.engine.values import Connection
 
 EVERY = timedelta(hours=1)
@@ -12,13 +12,21 @@ class Forget:
     """Remove rows that dead processes left.
 
     Of workers and readers of the log after a day, of waits that are over, and what Spark staged and
-    never committed. Also the log lines of messages that are gone.
+    never committed. Also the log lines of messages that are gone, and the locks of publishers with
+    conditions after a day.
     """
 
     name = "forget"
 
     def __init__(self) -> None:
-        self.did = {"workers": 0, "readers": 0, "waiters": 0, "staged": 0, "run_logs": 0}
+        self.did = {
+            "workers": 0,
+            "readers": 0,
+            "waiters": 0,
+            "staged": 0,
+            "run_logs": 0,
+            "append_locks": 0,
+        }
         self._walked = 0
 
     def may_run(self, answered_for: timedelta) -> bool:
@@ -35,6 +43,7 @@ class Forget:
             "waiters": wait.forget(connection),
             "staged": staged.forget(connection),
             "run_logs": run_lines,
+            "append_locks": publish.forget_locks(connection, unused_for=SILENT_FOR),
         }
         if upto is not None:
             return SOON

@@ -84,3 +84,15 @@ WITH (pages_per_range = 64, autosummarize = on)
 
 -- name: drop_index_of_keys
 DROP INDEX pgqueue_event_key
+
+-- name: index_streams
+CREATE INDEX pgqueue_event_stream ON pgqueue_event (key, topic, position) WHERE key <> ''
+
+-- name: index_inbox
+CREATE INDEX pgqueue_event_inbox_stream ON pgqueue_event_inbox (key, topic) WHERE key <> ''
+
+-- name: drop_index_of_streams
+DROP INDEX pgqueue_event_stream
+
+-- name: drop_index_of_inbox
+DROP INDEX pgqueue_event_inbox_stream

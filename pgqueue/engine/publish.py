@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine import copying
+from pgqueue.engine.culprits import delete
 from pgqueue.engine.log import StoredEvent
-from pgqueue.engine.values import Cursors
+from pgqueue.engine.values import Connection, Cursors
 from pgqueue.values.readable import reading
 
 SQL = load(__name__)
@@ -24,10 +26,67 @@ class NewEvent(NamedTuple):
     metadata: str
 
 
+class Condition(NamedTuple):
+    """A condition of a publisher: no event of a topic and a key is after a position.
+
+    Attributes:
+        is_last: the event at the position must be the last one; at 0: there must be none.
+    """
+
+    topic: str
+    key: str
+    position: int
+    is_last: bool
+
+
+class Unmet(NamedTuple):
+    """A condition that is not met.
+
+    Attributes:
+        found: the position of the last event of the topic and the key; 0: there is none; None: it
+            has no position yet.
+        head: the last position of the log.
+    """
+
+    condition: Condition
+    found: int | None
+    head: int
+
+
 def publish(connection: Cursors, event: NewEvent) -> None:
     """Store one event; idle readers are notified when the transaction commits."""
     with connection.cursor() as cursor:
         cursor.execute(SQL["publish"], event._asdict())
+
+
+def publish_if(
+    connection: Cursors, event: NewEvent, conditions: Sequence[Condition]
+) -> Unmet | None:
+    """Store one event if all conditions are met; return the first one that is not met.
+
+    Until the end of the transaction, other publishers with conditions on the same topics and keys
+    wait. The transaction's own events do not count.
+    """
+    columns = zip(*conditions, strict=True)
+    names = ("topics", "keys", "positions", "are_last")
+    given = dict(zip(names, map(list, columns), strict=True))
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["publish_if"], {**event._asdict(), **given})
+        number, found, head, _ = cursor.fetchone()
+    return None if number is None else Unmet(conditions[number - 1], found, head)
+
+
+def forget_locks(connection: Connection, *, unused_for: timedelta) -> int:
+    """Delete the rows that publishers with conditions have not locked for long; return how many."""
+    given = {"unused_for": unused_for}
+    return delete(
+        connection,
+        "pgqueue_append_lock",
+        SQL["forget_locks"],
+        SQL["unused_locks"],
+        given,
+        what="forget append locks",
+    )
 
 
 def publish_many(connection: Cursors, events: Iterable[NewEvent]) -> None:

@@ -4,6 +4,26 @@
 -- name: publish
 SELECT pgqueue_publish_v1(%(topic)s, %(key)s, %(payload)s::jsonb, %(metadata)s::jsonb)
 
+-- name: publish_if
+-- The function in FROM locks and looks before the event is stored.
+SELECT u.number, u.last, u.head, CASE WHEN u.number IS NULL
+       THEN pgqueue_publish_v1(%(topic)s, %(key)s, %(payload)s::jsonb, %(metadata)s::jsonb) END
+FROM pgqueue_unmet_condition_v1(
+    %(topic)s, %(key)s, %(topics)s::text[], %(keys)s::text[], %(positions)s::bigint[], %(are_last)s::boolean[]) u
+
+-- name: forget_locks
+-- A lock that a publisher holds is in use, whatever its row says so far.
+DELETE FROM pgqueue_append_lock
+WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM pgqueue_append_lock
+    WHERE used_at < statement_timestamp() - %(unused_for)s::interval
+    FOR UPDATE SKIP LOCKED))
+
+-- name: unused_locks
+SELECT ctid::text, topic, key FROM pgqueue_append_lock
+WHERE used_at < statement_timestamp() - %(unused_for)s::interval
+FOR UPDATE SKIP LOCKED
+
 -- name: copy
 COPY pgqueue_event_inbox (topic, key, payload, metadata) FROM STDIN
 

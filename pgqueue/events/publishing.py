@@ -18,10 +18,11 @@ from pgqueue.codec.scalars import Unstorable
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import publish as engine
-from pgqueue.engine.publish import NewEvent
+from pgqueue.engine.publish import Condition, NewEvent
 from pgqueue.engine.values import Cursors, Tuples
 from pgqueue.events import typed
 from pgqueue.events.acting import acting
+from pgqueue.events.conditions import Since, as_conditions, error_of
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidEvent, InvalidMessage, InvalidTask
 from pgqueue.options.filters import as_topic
@@ -40,6 +41,8 @@ def publish(
     *,
     key: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    expect: int | None = None,
+    if_none_since: Since | list[Since] | None = None,
     database: str | None = None,
     connection: psycopg.Connection[Any] | None = None,
 ) -> None:
@@ -55,14 +58,25 @@ def publish(
         key: partitioned groups, too, read the events of one key in their order. None: the key that
             the event's class declares, or "".
         metadata: a dict that travels with the event.
+        expect: publish only if the last event of this topic and key is at this position;
+            `NO_EVENT`: only if there is none yet. None: no condition. Until the end of the
+            transaction, other publishers with conditions on the same topic and key wait.
+        if_none_since: publish only if no event of another topic and key is after a position: a
+            tuple (topic, key, position), or a list of such tuples. None: no condition.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
         connection: a psycopg connection to publish on, for example of another framework.
 
     Raises:
-        InvalidEvent: the topic, the key, the payload or the metadata is invalid.
+        InvalidEvent: the topic, the key, the payload, the metadata or a condition is invalid.
         PayloadTooLarge: the payload takes more than 16 MiB.
+        PositionConflict: a condition is not met. Nothing is published.
+        PositionAhead: the position of a condition is after the end of the log.
     """
-    Outbox(database, connection).store(made(event, payload, key=key, metadata=metadata))
+    outbox, new = Outbox(database, connection), made(event, payload, key=key, metadata=metadata)
+    if expect is None and if_none_since is None:
+        outbox.store(new)
+    else:
+        outbox.store_if(new, as_conditions(new, expect, if_none_since))
 
 
 async def apublish(
@@ -71,10 +85,20 @@ async def apublish(
     *,
     key: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    expect: int | None = None,
+    if_none_since: Since | list[Since] | None = None,
     database: str | None = None,
 ) -> None:
     """Publish an event from async code, as `publish` does."""
-    await sync_to_async(publish)(event, payload, key=key, metadata=metadata, database=database)
+    await sync_to_async(publish)(
+        event,
+        payload,
+        key=key,
+        metadata=metadata,
+        expect=expect,
+        if_none_since=if_none_since,
+        database=database,
+    )
 
 
 def publish_many(
@@ -232,6 +256,18 @@ class Outbox:
         """Store one event."""
         with needing_tables(self.alias), tracing.sending(event.topic) as sending:
             engine.publish(self.cursors, _carrying(event, sending))
+
+    def store_if(self, event: NewEvent, conditions: Sequence[Condition]) -> None:
+        """Store one event if all conditions are met.
+
+        Raises:
+            PositionConflict: a condition is not met.
+            PositionAhead: the position of a condition is after the end of the log.
+        """
+        with needing_tables(self.alias), tracing.sending(event.topic) as sending:
+            unmet = engine.publish_if(self.cursors, _carrying(event, sending), conditions)
+            if unmet:
+                raise error_of(unmet)
 
     def store_many(self, events: Sequence[NewEvent]) -> None:
         """Store events by COPY, in a transaction."""

@@ -2,6 +2,7 @@
 
 from pgqueue.models.channel import Bell, Channel, Gate, Lane, Policy
 from pgqueue.models.event import (
+    AppendLock,
     Cursor,
     Event,
     EventInbox,
@@ -24,6 +25,7 @@ from pgqueue.models.webhook import Webhook
 from pgqueue.models.worker import Duty, Worker
 
 __all__ = [
+    "AppendLock",
     "Backfill",
     "Bell",
     "Blocked",

@@ -58,6 +58,25 @@ class Event(models.Model):
         }
 
 
+class AppendLock(models.Model):
+    """A topic and a key whose publishers use conditions: one after the other holds the row.
+
+    The duty `forget` deletes the row when nobody has used it for a day.
+    """
+
+    pk = models.CompositePrimaryKey("topic", "key")
+    topic = models.TextField(db_collation="C")
+    key = models.TextField(db_collation="C")
+    used_at = InstantField(db_default=StatementTimestamp())
+
+    class Meta:
+        db_table = "pgqueue_append_lock"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return f"{self.topic} {self.key}"
+
+
 class Group(models.Model):
     """A named cursor on the log. Its partitions are rows of `Cursor`.
 

@@ -71,6 +71,7 @@ BEGIN
             ('identity',    '',       'r',    'r',      'r'),
             ('event_inbox', '',       'ard',  'r',      'r'),
             ('event',       '',       'ar',   'r',      'r'),
+            ('append_lock', '',       'arwd', 'arw',    'r'),
             ('reader',      '',       'arwd', 'r',      'r'),
             ('group',       '',       'ard',  'ard',    'r'),
             ('cursor',      '',       'arwd', 'arwd',   'r'),

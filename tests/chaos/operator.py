@@ -44,6 +44,7 @@ def verbs() -> list[Callable[[], object]]:  # noqa: C901 (a list of small functi
     from django.db.models.functions import Now
 
     from pgqueue import (
+        NO_EVENT,
         Channel,
         ChannelFull,
         WaitTimeout,
@@ -413,6 +414,7 @@ def verbs() -> list[Callable[[], object]]:  # noqa: C901 (a list of small functi
             connection.execute("SET default_transaction_isolation = 'repeatable read'")
             sequence.sequence(connection)
         publish("odd", NOBODY)
+        publish("odd", NOBODY, key="odd", if_none_since=("odd", "never", NO_EVENT))
         read(topics="odd", limit=5)
         on_its_own(log.position_at, datetime.now(UTC))
         on_its_own(log.is_next_older, after=0, age=SECOND)

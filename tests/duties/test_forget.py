@@ -7,7 +7,7 @@ import pytest
 
 from pgqueue.duties.forget import Forget
 from pgqueue.engine import readers, staged, wait
-from pgqueue.models import Reader, Staged, Worker
+from pgqueue.models import AppendLock, Reader, Staged, Worker
 from tests.duties.kinds import MINUTE
 from tests.factories import OVER, Connection, one, register
 
@@ -34,6 +34,7 @@ class TestForgetting:
             "waiters": 2,
             "staged": 0,
             "run_logs": 0,
+            "append_locks": 0,
         }
         silent_for = datetime.now(UTC) - Worker.objects.get().last_seen
         assert timedelta(hours=22) < silent_for < timedelta(hours=24)
@@ -67,3 +68,20 @@ class TestForgetting:
         assert forget.did["staged"] == 3
         assert forget.run(connection) == timedelta(hours=1)
         assert not Staged.objects.exists()
+
+    def test_removes_locks_of_publishers_with_conditions_after_a_day_but_none_that_is_held(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        connection.execute(
+            "INSERT INTO pgqueue_append_lock (topic, key, used_at) "
+            "SELECT 'a', hours::text, statement_timestamp() - hours * interval '1 hour' "
+            "FROM unnest(ARRAY[23, 25, 26]) hours"
+        )
+        forget = Forget()
+
+        with other.transaction():
+            other.execute("UPDATE pgqueue_append_lock SET used_at = now() WHERE key = '26'")
+            forget.run(connection)
+
+        assert forget.did["append_locks"] == 1
+        assert set(AppendLock.objects.values_list("key", flat=True)) == {"23", "26"}

@@ -67,6 +67,12 @@ SETTINGS = {
         "autovacuum_vacuum_scale_factor=0",
         "autovacuum_vacuum_threshold=1000",
     ],
+    "append_lock": [
+        "fillfactor=70",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=10000",
+        "autovacuum_vacuum_cost_delay=0",
+    ],
     "run_log": [
         "autovacuum_vacuum_cost_delay=0",
         "autovacuum_vacuum_scale_factor=0",

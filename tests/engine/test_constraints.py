@@ -225,6 +225,8 @@ RULES: dict[str, Rule] = {
     "statistic_arrays": in_two_rows(),
     "statistic_numbers": sums(10**15, "e22"),
     "statistic_times": times("at"),
+    "append_lock_names": {**texts("topic", 200, least=1), **texts("key", 1000)},
+    "append_lock_times": times("used_at"),
     "signal_lengths": {**texts("name", 210), **texts("dedupe_id", 200)},
     "run_log_numbers": {**between("message_id", 1), **between("attempt", 0)},
     "signal_name": texts("name", 0, least=1),

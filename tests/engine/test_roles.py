@@ -21,7 +21,9 @@ from psycopg.sql import SQL, Identifier
 from pytest_django import DjangoDbBlocker
 
 from pgqueue import (
+    NO_EVENT,
     Channel,
+    PositionConflict,
     acting_as,
     batch,
     flow,
@@ -426,6 +428,18 @@ class TestAProducer:
             cursor.execute("SELECT pgqueue_publish('order.paid')")
 
         assert len(read()) == 3
+
+    @pytest.mark.parametrize("part", ["producer", "operator", "worker"])
+    def test_publishes_with_conditions(
+        self, connection: Connection, prefix: str, part: str
+    ) -> None:
+        publish("order.paid", key="7", expect=NO_EVENT, database=part)
+        publish("order.paid", key="8", if_none_since=("order.paid", "9", 0), database=part)
+
+        with pytest.raises(PositionConflict):
+            publish("order.paid", key="7", expect=NO_EVENT, database=part)
+
+        assert len(read()) == 2
 
     def test_reads_no_content_and_changes_nothing(
         self, connection: Connection, prefix: str

@@ -11,7 +11,11 @@ from pgqueue.database.sql_files import load
 
 FOLDER = Path(engine.__file__).parent
 NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
-OF_MIGRATIONS = {"log.index_keys", "log.drop_index_of_keys"}
+OF_MIGRATIONS = {
+    *("log.index_keys", "log.drop_index_of_keys"),
+    *("log.index_streams", "log.drop_index_of_streams"),
+    *("log.index_inbox", "log.drop_index_of_inbox"),
+}
 OF_A_PRODUCERS_ROLE = {"flows.produce_waits", "publish.publish_each"}
 """Here all roles own the tables: `tests/engine/test_roles.py` does what a producer does."""
 INCLUDED = re.compile(r"^ *-- include: (\w+)$", re.MULTILINE)

@@ -279,6 +279,7 @@ def test_the_sql_of_events_runs(log: ModuleType) -> None:
 
     assert [(each.topic, each.key, each.payload) for each in read()] == [
         ("order.paid", "customer:7", {"order": 12}),
+        ("seat.booked", "seat:14C", {"by": "ada"}),
         ("order.paid", "customer:7", {"order": 13}),
     ]
 

@@ -19,6 +19,8 @@ SQL = load(__name__)
 
 REACH = 100_000
 """Positions that one statement looks through, at most: a filter may match few of them."""
+REACH_OF_A_KEY = SIZE
+"""The same for a filter by key."""
 
 BYTES = 16 * 1024 * 1024
 """Bytes of stored payloads after which a statement reads no further event."""

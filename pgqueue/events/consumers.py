@@ -95,6 +95,7 @@ def consumer(
     *,
     topics: str | Iterable[str] | None = None,
     where: Mapping[str, Any] | None = None,
+    key: str | None = None,
     batch: int | None = None,
     atomic: bool = False,
     partitions: int = 1,
@@ -115,7 +116,7 @@ def consumer(
 
     Args:
         name: the name of the group. Its position in the log is stored under this name.
-        topics, where: filters of its events, as for `read()`.
+        topics, where, key: filters of its events, as for `read()`.
         batch: the maximum number of events in a list for the handler; None: one event at a time.
         atomic: run the handler in one transaction with the move of the group's cursor. Its changes
             in this database then happen exactly once. Otherwise an event may be handled again after
@@ -153,7 +154,7 @@ def consumer(
         option: checked_option(_CHECKS[option], option, value, InvalidGroup, caught=CAUGHT)
         for option, value in given.items()
     }
-    options |= {"filter": as_filter(topics, where), "database": database}
+    options |= {"filter": as_filter(topics, where, key), "database": database}
     try:
         checked_message({"database": database})
     except PGQueueError as error:

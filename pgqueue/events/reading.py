@@ -32,6 +32,7 @@ def read(
     after: int = 0,
     topics: str | Iterable[str] | None = None,
     where: Mapping[str, Any] | None = None,
+    key: str | None = None,
     limit: int = LIMIT,
     database: str | None = None,
 ) -> list[RecordedEvent]:
@@ -44,16 +45,18 @@ def read(
         after: a position; 0: from the beginning.
         topics: patterns such as "order.paid", "order.*" or "**"; None: all topics.
         where: conditions on payloads: `{"total__gte": 100, "customer__country": "DE"}`.
+        key: the key of the events; "": events without a key. None: any key. The indexes of
+            `pgqueue.operations.IndexKeys` find the events of a key.
         limit: the maximum number of events.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
         EventsRemoved: retention has removed events after the position.
         PositionAhead: the position is after the end of the log.
-        InvalidFilter: the topics or the conditions are invalid.
+        InvalidFilter: the topics, the conditions or the key are invalid.
         ValueError: another argument is invalid.
     """
-    wanted = as_filter(topics, where)
+    wanted = as_filter(topics, where, key)
     after, limit, alias = as_position(after), _limit(limit), as_alias(database)
     with needing_tables(alias), connections[alias].wrap_database_errors:
         django = connections[alias]
@@ -68,19 +71,23 @@ async def aread(
     after: int = 0,
     topics: str | Iterable[str] | None = None,
     where: Mapping[str, Any] | None = None,
+    key: str | None = None,
     limit: int = LIMIT,
     database: str | None = None,
 ) -> list[RecordedEvent]:
     """Return events in async code, as `read` does."""
     return await sync_to_async(read)(
-        after=after, topics=topics, where=where, limit=limit, database=database
+        after=after, topics=topics, where=where, key=key, limit=limit, database=database
     )
 
 
 def _read(connection: Cursors, wanted: Filter, after: int, limit: int) -> list[RecordedEvent]:
     events: list[RecordedEvent] = []
+    # The events of a key are far apart, and an index may find them.
+    reach = log.REACH_OF_A_KEY if wanted.key else log.REACH
     while True:
-        stretch = read_stretch(connection, wanted, after=after, limit=limit - len(events))
+        room = limit - len(events)
+        stretch = read_stretch(connection, wanted, after=after, limit=room, reach=reach)
         events += map(RecordedEvent.of, stretch.events)
         after = stretch.upto
         if len(events) >= limit or after >= stretch.head:

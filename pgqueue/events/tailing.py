@@ -37,9 +37,10 @@ class Tail:
         after: int | None,
         topics: str | Iterable[str] | None,
         where: Mapping[str, Any] | None,
+        key: str | None,
         database: str | None,
     ) -> None:
-        self._filter = as_filter(topics, where)
+        self._filter = as_filter(topics, where, key)
         self._alias = as_alias(database)
         self._after = None if after is None else as_position(after)
         self._session = Session(self._alias, name="tail")
@@ -178,6 +179,7 @@ def tail(
     after: int | None = None,
     topics: str | Iterable[str] | None = None,
     where: Mapping[str, Any] | None = None,
+    key: str | None = None,
     database: str | None = None,
 ) -> Tail:
     """Iterate over events in real time without end, by `for` or `async for`.
@@ -192,10 +194,11 @@ def tail(
         after: a position; None: the end of the log at the start of the iteration.
         topics: patterns such as "order.paid", "order.*" or "**"; None: all topics.
         where: conditions on payloads: `{"total__gte": 100}`.
+        key: the key of the events; "": events without a key. None: any key.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        InvalidFilter: the topics or the conditions are invalid.
+        InvalidFilter: the topics, the conditions or the key are invalid.
         ValueError: the position or the alias is invalid.
     """
-    return Tail(after=after, topics=topics, where=where, database=database)
+    return Tail(after=after, topics=topics, where=where, key=key, database=database)

@@ -31,8 +31,8 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
-from pgqueue.values.error_words import hint, shown
-from pgqueue.values.names import KEY_LIMIT, as_text
+from pgqueue.values.error_words import checked_option, hint, shown
+from pgqueue.values.names import KEY_LIMIT, as_key, as_text
 from pgqueue.values.number_checks import as_flag
 
 TOPIC_LIMIT = 200  # bytes
@@ -128,18 +128,20 @@ def covers(pattern: str, other: str) -> bool:
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter that matches events by their topics and payloads.
+    """A filter that matches events by their topics, payloads and key.
 
     Args:
         topics: patterns; none: all topics.
         where: conditions on the payload. An event must meet all of them.
+        key: the key of the events; "": events without a key. None: any key.
 
     Raises:
-        InvalidFilter: a pattern or a condition is invalid.
+        InvalidFilter: a pattern, a condition or the key is invalid.
     """
 
     topics: tuple[str, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
+    key: str | None = None
 
     def __post_init__(self) -> None:
         given: Any = self.topics
@@ -149,6 +151,8 @@ class Filter:
             raise InvalidFilter(f"where={shown(self.where)}: it must be a dict of conditions.")
         object.__setattr__(self, "where", _plain(self.where))
         _ = self.path  # checks the names in the conditions
+        if self.key is not None:
+            checked_option(as_key, "key", self.key, InvalidFilter)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Filter) and self._identity == other._identity
@@ -157,9 +161,9 @@ class Filter:
         return hash(self._identity)
 
     @cached_property
-    def _identity(self) -> tuple[tuple[str, ...], str]:
+    def _identity(self) -> tuple[tuple[str, ...], str, str | None]:
         # As JSON: in Python, 1 equals True.
-        return self.topics, json.dumps(self.where, sort_keys=True)
+        return self.topics, json.dumps(self.where, sort_keys=True), self.key
 
     @cached_property
     def path(self) -> str:
@@ -198,6 +202,9 @@ class Filter:
             parts.append(
                 "(e.topic = ANY (%(filter_topics)s::text[]) OR e.topic ~ %(filter_regex)s)"
             )
+        if self.key is not None:
+            # The indexes of `IndexKeys` have the events with a key.
+            parts.append("e.key = %(filter_key)s" + (" AND e.key <> ''" if self.key else ""))
         if self.path:
             # To write a payload out takes long, and only few payloads need it.
             parts.append(
@@ -217,6 +224,7 @@ class Filter:
             "filter_path": self.path,
             "filter_unusual": self.unusual,
             "filter_vars": json.dumps(self.variables),
+            "filter_key": self.key,
         }
 
     @cached_property
@@ -246,7 +254,7 @@ class Filter:
 
         Raises:
             InvalidFilter: a pattern of `asked` is not covered by a pattern of this filter, or both
-                have the same lookup with different values.
+                have the same lookup with different values, or different keys.
         """
         for pattern in asked.topics if not self.wants_all_topics else ():
             if not any(covers(own, pattern) for own in self.topics):
@@ -257,7 +265,10 @@ class Filter:
         for lookup, value in _flat(asked.where):
             if json.dumps(where.setdefault(lookup, value)) != json.dumps(value):
                 raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: another value is set.")
-        return Filter(asked.topics or self.topics, where)
+        if self.key is not None and asked.key not in (None, self.key):
+            raise InvalidFilter(f"key={shown(asked.key)}: another key is set.")
+        key = self.key if asked.key is None else asked.key
+        return Filter(asked.topics or self.topics, where, key)
 
     @property
     def wants_all_topics(self) -> bool:
@@ -273,15 +284,17 @@ class Filter:
         return [each for each in self.topics if ANY_WORD in each]
 
 
-def as_filter(topics: str | Iterable[str] | None, where: Mapping[str, Any] | None) -> Filter:
-    """Return the filter for the options `topics` and `where`.
+def as_filter(
+    topics: str | Iterable[str] | None, where: Mapping[str, Any] | None, key: str | None = None
+) -> Filter:
+    """Return the filter for the options `topics`, `where` and `key`.
 
     Raises:
         InvalidFilter: an option is invalid.
     """
     if topics is not None and not isinstance(topics, str | list | tuple | set | frozenset):
         raise InvalidFilter(f"topics={shown(topics)}: it must be a pattern, or a list of them.")
-    return Filter(() if topics is None else topics, {} if where is None else where)  # type: ignore[arg-type]
+    return Filter(() if topics is None else topics, {} if where is None else where, key)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,11 @@ def matched_by(
 ) -> dict[Filter, list[RecordedEvent]]:
     """Return the events that each filter matches. PostgreSQL checks the payloads."""
     matched = {
-        wanted: [each for each in events if _wants_topic(wanted.topics, each.topic)]
+        wanted: [
+            each
+            for each in events
+            if _wants_topic(wanted.topics, each.topic) and wanted.key in (None, each.key)
+        ]
         for wanted in filters
     }
     conditional = [wanted for wanted, found in matched.items() if wanted.path and found]

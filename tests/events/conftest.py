@@ -12,6 +12,7 @@ from unittest.mock import patch
 import psycopg
 import pytest
 from django.db import connections
+from django.db.migrations.state import ProjectState
 from pytest_django import DjangoDbBlocker
 
 from pgqueue.database.connections import Contact
@@ -19,6 +20,7 @@ from pgqueue.duties.dispatch import Dispatch
 from pgqueue.duties.run import run_duty
 from pgqueue.engine import duty, sequence
 from pgqueue.events import growth, subscribing
+from pgqueue.operations import IndexKeys
 from tests.engine.conftest import (  # noqa: F401
     broom,
     connect,
@@ -80,6 +82,19 @@ def _nobody_waits() -> Iterator[None]:
 def django_connection(transactional_db: None) -> Any:  # noqa: F811
     """Django's connection of this thread."""
     return connections["default"]
+
+
+@contextmanager
+def indexed_by_keys() -> Iterator[None]:
+    """Have the indexes of IndexKeys on the log and its inbox."""
+    operation, state = IndexKeys(), ProjectState()
+    with connections["default"].schema_editor() as editor:
+        operation.database_forwards("shop", editor, state, state)
+    try:
+        yield
+    finally:
+        with connections["default"].schema_editor() as editor:
+            operation.database_backwards("shop", editor, state, state)
 
 
 @contextmanager

@@ -6,14 +6,12 @@ import asyncio
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import psycopg
 import pytest
-from django.db import connection as django
 from django.db import transaction
-from django.db.migrations.state import ProjectState
 from django.db.migrations.writer import OperationWriter
 from psycopg.errors import (
     InvalidParameterValue,
@@ -26,6 +24,7 @@ from pgqueue.engine.sequence import catch_up
 from pgqueue.exceptions import InvalidEvent
 from pgqueue.models import AppendLock
 from pgqueue.operations import IndexKeys
+from tests.events.conftest import indexed_by_keys
 from tests.factories import Connection, one
 from tests.stepping import Step
 
@@ -41,15 +40,8 @@ class Shipped(Event, topic="conditions.shipped", key="order"):
 @pytest.fixture(params=[False, True], ids=["without an index", "with an index"])
 def _index(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[None]:
     """The log has the indexes of IndexKeys, or not: conditions mean the same."""
-    if not request.param:
+    with indexed_by_keys() if request.param else nullcontext():
         yield
-        return
-    operation, state = IndexKeys(), ProjectState()
-    with django.schema_editor() as editor:
-        operation.database_forwards("shop", editor, state, state)
-    yield
-    with django.schema_editor() as editor:
-        operation.database_backwards("shop", editor, state, state)
 
 
 def append(connection: Connection, expect: int | None = None, **options: Any) -> None:

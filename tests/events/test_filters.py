@@ -440,6 +440,11 @@ class TestNarrowing:
             ("cart.a.b", "order.*"), {"total__gte": 5, "customer__id": 7}
         )
         assert Filter().narrowed(Filter(("**",))) == Filter(("**",))
+        assert Filter().narrowed(Filter(key="7")) == Filter(key="7")
+        assert Filter(key="7").narrowed(Filter(("a",))) == Filter(("a",), key="7")
+        assert Filter(key="7").narrowed(Filter(key="7")) == Filter(key="7") != Filter(key="8")
+        with pytest.raises(InvalidFilter, match="key='8': another key is set"):
+            Filter(key="7").narrowed(Filter(key="8"))
 
     @pytest.mark.parametrize(
         "asked",

@@ -143,6 +143,17 @@ class TestAReader:
         assert [each.position for each in calls] == [1, 2]
         assert cursor().position == 4
 
+    @pytest.mark.parametrize("partitions", [1, 4])
+    def test_takes_the_events_of_its_key(
+        self, reading: Callable[..., GroupReader], partitions: int
+    ) -> None:
+        publish_many([("a.b", 1, "7"), ("a.b", 2, "8"), ("a.c", 3, "7"), ("a.b", 4), ("b", 5, "7")])
+        seen = Seen()
+
+        exhaust(reading(declare(seen, topics="a.*", key="7", partitions=partitions)))
+
+        assert seen == [1, 3]
+
     def test_gives_batches_of_so_many(self, reading: Callable[..., GroupReader]) -> None:
         publish_many([("a", n) for n in range(7)])
         seen = Seen()

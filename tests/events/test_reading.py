@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connections, transaction
 
@@ -25,6 +26,8 @@ from pgqueue.exceptions import (
     UnreadablePayload,
 )
 from pgqueue.models import Event, EventInbox
+from pgqueue.options.filters import as_filter
+from tests.events.conftest import indexed_by_keys
 from tests.eventually import eventually
 from tests.factories import Connection
 
@@ -117,7 +120,7 @@ class TestRead:
     def test_looks_through_a_long_stretch_of_what_it_does_not_want(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(log.read, "__kwdefaults__", {**log.read.__kwdefaults__, "reach": 10})
+        monkeypatch.setattr(log, "REACH", 10)
         publish_many([("b" if number % 40 == 39 else "a",) for number in range(1, 101)])
 
         assert positions(topics="b") == [39, 79]
@@ -125,6 +128,32 @@ class TestRead:
         assert positions(topics="b", limit=1, after=39) == [79]
         assert positions(topics="b", after=79) == []
         assert positions(topics="c") == []
+
+    @pytest.mark.parametrize("reach", [1, 1_000_000])
+    def test_finds_the_events_of_a_key(self, monkeypatch: pytest.MonkeyPatch, reach: int) -> None:
+        monkeypatch.setattr(log, "REACH_OF_A_KEY", reach)
+        publish_many([("a", 1, "7"), ("b", 2, "7"), ("a", 3, "8"), ("a", 4), ("a", 5, "7")])
+
+        assert positions(key="7") == [1, 2, 5]
+        assert positions(key="7", topics="a") == [1, 5]
+        assert positions(key="7", after=1, limit=1) == [2]
+        assert positions(key="8", where={"n": 1}) == []
+        assert positions(key="") == [4]
+        assert positions(key="9") == []
+        assert [each.position for each in asyncio.run(aread(key="8"))] == [3]
+
+    def test_finds_the_events_of_a_key_by_the_index(self, connection: Connection) -> None:
+        publish_many([("a", None, str(number % 1000)) for number in range(20_000)])
+        read(limit=1)
+        wanted = as_filter("a", None, "7")
+        given = {"after": 0, "limit": 9, "reach": 10**6, "size": 10**6, "bytes": 10**6}
+        with indexed_by_keys():
+            connection.execute("ANALYZE pgqueue_event")
+            statement = "EXPLAIN " + log.SQL["read"].format(condition=wanted.sql)
+            cursor = psycopg.ClientCursor(connection)
+            plan = cursor.execute(statement, {**wanted.parameters, **given}).fetchall()
+
+        assert "pgqueue_event_0_key_topic_position_idx" in str(plan)
 
     def test_of_an_empty_log_finds_nothing(self) -> None:
         assert read() == []
@@ -241,7 +270,10 @@ class TestARefusal:
         with pytest.raises(ValueError, match=culprit):
             read(**options)
 
-    @pytest.mark.parametrize("options", [{"topics": "a b"}, {"topics": 5}, {"where": {"a": []}}])
+    @pytest.mark.parametrize(
+        "options",
+        [{"topics": "a b"}, {"topics": 5}, {"where": {"a": []}}, {"key": 7}, {"key": "x" * 1001}],
+    )
     def test_names_a_filter_that_can_not_be(self, options: dict[str, Any]) -> None:
         with pytest.raises(InvalidFilter):
             read(**options)

@@ -160,6 +160,12 @@ class TestATail:
 
         following.sees({"n": 2}, {"n": 3})
 
+    def test_yields_only_the_events_of_its_key(self, follow: Callable[..., Following]) -> None:
+        following = follow(key="7", topics="a")
+        publish_many([("a", 1, "7"), ("a", 2, "8"), ("b", 3, "7"), ("a", 4), ("a", 5, "7")])
+
+        following.sees(1, 5)
+
     def test_goes_on_over_what_it_does_not_want(self, follow: Callable[..., Following]) -> None:
         following = follow(topics="b")
         publish_many([("a", n) for n in range(1200)])

@@ -500,6 +500,14 @@ class TestWhoMaySee:
 
         stream.sees({"user": 7, "n": 1}, {"user": 7, "n": 2})
 
+    def test_may_be_for_one_key(self, open_stream: Open) -> None:
+        stream = open_stream("/key/", {"user": "7"}).begins()
+
+        publish_many([("order.paid", 1, "8"), ("order.paid", 2, "7"), ("order.paid", 3)])
+        publish_many([("cart.left", 4, "7"), ("order.sent", 5, "7")])
+
+        stream.sees(2, 5)
+
     def test_is_never_more_than_what_is_asked_for(self, open_stream: Open) -> None:
         stream = open_stream("/too-much/", {"topic": "order.paid"}).begins()
 

@@ -30,6 +30,10 @@ def own(request: HttpRequest, wanted: Filter) -> Filter:
     return wanted.narrowed(Filter(where={"user": int(request.GET["user"])}))
 
 
+def of_the_users_key(request: HttpRequest, wanted: Filter) -> Filter:
+    return Filter(key=request.GET["user"])
+
+
 def too_much(request: HttpRequest, wanted: Filter) -> Filter:
     return Filter(where={"user": 7})
 
@@ -62,6 +66,7 @@ urlpatterns = [
     path("nobody/", event_stream()),
     path("staff/", event_stream(authorize=staff)),
     path("own/", event_stream(authorize=own)),
+    path("key/", event_stream(authorize=of_the_users_key, topics="order.*")),
     path("too-much/", event_stream(authorize=too_much, topics="order.*", where={"total__gte": 10})),
     path("elsewhere/", event_stream(authorize=elsewhere)),
     path("undecided/", event_stream(authorize=undecided)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -14,16 +14,19 @@ from uuid import uuid4
 import psycopg
 import pytest
 from django.db import DatabaseError, IntegrityError, connections, transaction
+from django.db.models import F
 from django.db.transaction import TransactionManagementError
+from django.utils import timezone
 
 from pgqueue import Channel
 from pgqueue.database.connections import connect
-from pgqueue.engine import claim_governed, purge, route, settle
+from pgqueue.engine import claim_governed, expire, purge, route, settle
 from pgqueue.engine.claim_governed import EVERY_TURN
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Bell, Gate, History, Message, Policy
 from pgqueue.models import Channel as Row
 from pgqueue.models.channel import RETENTIONS
+from pgqueue.models.fields import StatementTimestamp
 from pgqueue.states import State
 from tests import jobs
 from tests.factories import LEASE, bury, claim, count_by, done, enqueue, insert, run, schedule
@@ -46,6 +49,11 @@ def claim_ruled(queue: Connection) -> list[str]:
         return [claim.key for claim in served.claims]
 
     return sorted(chain.from_iterable(iter(claim_once, [])))
+
+
+def let_it_end() -> None:
+    """Move the end of the channel's pause to now."""
+    Row.objects.filter(name="mail").update(paused_until=StatementTimestamp())
 
 
 def left() -> set[int]:
@@ -315,6 +323,101 @@ class TestConfiguring:
             MAIL.configure(**options)
 
         assert said in str(raised.value)
+
+
+class TestAPauseWithAnEnd:
+    """`pause(until=…)`."""
+
+    @pytest.mark.parametrize("is_governed", [False, True])
+    def test_is_over_at_its_end_without_a_duty(self, queue: Connection, is_governed: bool) -> None:
+        if is_governed:
+            MAIL.policy(max_running=5)
+        enqueue(queue, channel="mail")
+        claims = claim_ruled if is_governed else lambda queue: claim(queue, "mail")
+        MAIL.pause(until=timedelta(hours=1))
+
+        while_paused = claims(queue)
+        let_it_end()
+
+        assert (len(while_paused), len(claims(queue))) == (0, 1)
+
+    def test_tells_its_end(self, db: None) -> None:
+        until = timezone.now() + timedelta(hours=1)
+
+        MAIL.pause(until=until)
+
+        assert (MAIL.stats().paused, MAIL.stats().paused_until) == (True, until)
+        assert MAIL.configured().is_paused
+        let_it_end()
+        assert (MAIL.stats().paused, MAIL.stats().paused_until) == (False, None)
+        assert not MAIL.configured().is_paused
+
+    def test_lasts_for_a_time_of_the_databases_clock(self, db: None) -> None:
+        MAIL.pause(until=timedelta(hours=1))
+
+        (left,) = Row.objects.values_list(F("paused_until") - StatementTimestamp(), flat=True)
+        assert timedelta(minutes=50) < left <= timedelta(hours=1)
+
+    def test_is_ended_earlier_by_a_resume_which_forgets_its_end(self, queue: Connection) -> None:
+        enqueue(queue, channel="mail")
+        MAIL.pause(until=timedelta(hours=1))
+
+        assert (MAIL.resume(), len(claim(queue, "mail"))) == (True, 1)
+
+        # As psql and code before the column do.
+        Row.objects.update(paused=True)
+        assert MAIL.stats().paused_until is None
+
+    def test_gets_the_end_of_a_later_pause(self, db: None) -> None:
+        later = timezone.now() + timedelta(days=2)
+
+        changed = [MAIL.pause(until=timedelta(hours=1)), MAIL.pause(until=later)]
+        ends = [MAIL.stats().paused_until]
+        changed.append(MAIL.pause())
+        ends.append(MAIL.stats().paused_until)
+
+        assert changed == [True, False, False]
+        assert ends == [later, None]
+
+    def test_that_is_over_is_not_paused_before_nor_resumed(self, db: None) -> None:
+        MAIL.pause(until=timedelta(hours=1))
+        let_it_end()
+
+        assert not MAIL.resume()
+        MAIL.pause(until=timedelta(hours=1))
+        let_it_end()
+        assert MAIL.pause()
+
+    def test_is_removed_by_the_duty_which_tells_the_workers(self, queue: Connection) -> None:
+        MAIL.pause(until=timedelta(hours=1))
+        Channel("stock").pause()
+        let_it_end()
+        Bell.objects.all().delete()
+
+        assert expire.resume(queue) == 1
+
+        assert sorted(Row.objects.values_list("name", "paused", "paused_until")) == [
+            ("mail", False, None),
+            ("stock", True, None),
+        ]
+        assert list(Bell.objects.values_list("channel", flat=True)) == ["mail"]
+
+    @pytest.mark.parametrize(
+        ("until", "said"),
+        [
+            (timedelta(), "it must be longer than 0 seconds"),
+            (timedelta(days=40_000), "as good as for ever"),
+            (timezone.now() - timedelta(seconds=1), "it must be later than now"),
+            (datetime(2999, 1, 1), "it must say its time zone"),
+            (60, "until=60: it must be a datetime or a timedelta"),
+        ],
+    )
+    def test_has_an_end_that_comes(self, db: None, until: Any, said: str) -> None:
+        with pytest.raises(InvalidChannel) as raised:
+            MAIL.pause(until=until)
+
+        assert said in str(raised.value)
+        assert not Row.objects.exists()
 
 
 def test_a_paused_channel_starts_nothing_until_it_is_resumed(queue: Connection) -> None:

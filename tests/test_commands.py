@@ -176,6 +176,26 @@ class TestPausing:
         assert said("resume", "mail") == "Resumed."
         assert said("resume", "mail") == "It was not paused."
 
+    def test_says_its_end(self, db: None) -> None:
+        end = "2999-01-31T08:30:00+00:00"
+
+        assert said("pause", "mail", "--until=2999-01-31T08:30Z") == (
+            f"Paused. The pause ends at {end}."
+        )
+
+        assert json.loads(said("pause", "mail", f"--until={end}", "--format=json")) == {
+            "channel": "mail",
+            "paused": True,
+            "changed": False,
+            "until": end,
+        }
+        assert "pause paused until 2999-01-31 08:30:00" in said("show", "mail")
+        assert json.loads(said("show", "mail", "--format=json"))["paused_until"] == end
+
+    def test_with_an_end_that_has_passed_is_refused(self, db: None) -> None:
+        with pytest.raises(CommandError, match="it must be later than now"):
+            said("pause", "mail", "--until=2001-01-31T08:30Z")
+
 
 class TestEmptying:
     def test_purge_and_trim_say_how_many(self, queue: Connection) -> None:

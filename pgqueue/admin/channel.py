@@ -21,7 +21,7 @@ from pgqueue.admin.links import to_page
 from pgqueue.conf import settings
 from pgqueue.engine import channels
 from pgqueue.models import Channel
-from pgqueue.models.channel import RETENTIONS, ChannelQuerySet
+from pgqueue.models.channel import IS_PAUSED, RETENTIONS, ChannelQuerySet
 
 
 class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -34,6 +34,13 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
             raise ValidationError(gettext("There is such a channel already."))
         return name
 
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or self.cleaned_data
+        if given.get("paused_until") and not given.get("paused"):
+            said = gettext("Only a paused channel has an end of its pause.")
+            raise ValidationError({"paused_until": said})
+        return given
+
 
 @admin.register(Channel)
 class ChannelAdmin(ChannelPages):
@@ -43,7 +50,7 @@ class ChannelAdmin(ChannelPages):
     formfield_overrides = ON_ONE_LINE
     actions = ("pause", "resume")
     list_display = (
-        *("name", "paused", "retention", "on_dead", "on_full"),
+        *("name", "paused", "paused_until", "retention", "on_dead", "on_full"),
         *("page", "messages", "policies"),
     )
     list_filter = ("paused",)
@@ -84,13 +91,13 @@ class ChannelAdmin(ChannelPages):
 
     @admin.action(permissions=["change"], description=_("Pause: start none of their messages"))
     def pause(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
-        changed = list(queryset.filter(paused=False))
+        changed = list(queryset.filter(~IS_PAUSED))
         queryset.pause()
         self.report(request, changed, PAUSED)
 
     @admin.action(permissions=["change"], description=_("Resume"))
     def resume(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
-        changed = list(queryset.filter(paused=True))
+        changed = list(queryset.paused())
         queryset.resume()
         self.report(request, changed, RESUMED)
 

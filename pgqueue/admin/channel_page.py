@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import forms
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.contrib import messages
+from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
 from django.db import connections, transaction
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
@@ -25,6 +26,7 @@ from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.engine import channels, workers
 from pgqueue.engine.live_counts import Stats
+from pgqueue.exceptions import InvalidChannel
 from pgqueue.listing import index
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import last_error
@@ -34,6 +36,7 @@ from pgqueue.operating import bulk
 from pgqueue.operating.channels import WAITING, Channel
 from pgqueue.states import State
 from pgqueue.templatetags.pgqueue_admin import figure, grouped
+from pgqueue.values.instants import aware
 from pgqueue.values.names import as_channel
 
 SHOWN = 10
@@ -184,12 +187,18 @@ class ChannelPages(QueueAdmin):
     def _switch(self, request: HttpRequest, channel: Channel) -> HttpResponse:
         if not self.has_change_permission(request):
             raise PermissionDenied
-        switches = {"pause": channel.pause, "resume": channel.resume}
+        switches = {"pause": _pause, "resume": _resume}
         switch = switches.get(request.POST.get("switch", ""))
         if switch is None:
             raise BadRequest("switch: pause or resume.")
-        if switch():
-            said = gettext("Paused.") if switch == channel.pause else gettext("Resumed.")
+        try:
+            said = switch(channel, request)
+        except (ValidationError, InvalidChannel):
+            said = ""
+            self.message_user(
+                request, gettext("The end of a pause must be later than now."), messages.ERROR
+            )
+        if said:
             self.log_change(request, models.Channel(name=channel.name), said)
             self.message_user(request, said)
         return HttpResponseRedirect(page_url("channel_page", name=channel.name))
@@ -289,6 +298,22 @@ def _adding(request: HttpRequest, channel: Channel) -> list[str]:
         for scope, label in scopes.items()
         if scope not in there
     ]
+
+
+def _pause(channel: Channel, request: HttpRequest) -> str:
+    """Pause the channel; return the text about it, or "" if it was paused.
+
+    Raises:
+        ValidationError, InvalidChannel: the end of the pause is no time, or has passed.
+    """
+    given = request.POST.get("until", "")
+    until = aware(forms.DateTimeField().clean(given)) if given else None
+    return gettext("Paused.") if channel.pause(until=until) else ""
+
+
+def _resume(channel: Channel, request: HttpRequest) -> str:
+    """Resume the channel; return the text about it, or "" if it was not paused."""
+    return gettext("Resumed.") if channel.resume() else ""
 
 
 def _configure(request: HttpRequest, channel: Channel, row: models.Channel) -> str:

@@ -78,7 +78,7 @@ class KeyState:
 
     def _nobody(self, request: HttpRequest) -> Iterator[str]:
         name = self.channel.name
-        if self.channel.configured().paused:
+        if self.channel.configured().is_paused:
             link = to_page("channel_page", name, name=name)
             yield format_html(_("The channel {} is paused: none of its messages is started."), link)
         if not serving(name):

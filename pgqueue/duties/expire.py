@@ -10,12 +10,12 @@ COST = 20
 
 
 class Expire:
-    """End what was held or waited beyond its time, and forget dedupe keys after theirs."""
+    """End messages and pauses of channels at their time, and forget dedupe keys after theirs."""
 
     name = "expire"
 
     def __init__(self) -> None:
-        self.did = {"expired": 0, "forgotten": 0}
+        self.did = {"expired": 0, "forgotten": 0, "resumed": 0}
 
     def may_run(self, answered_for: timedelta) -> bool:
         """Any process may."""
@@ -27,6 +27,7 @@ class Expire:
         self.did = {
             "expired": expire.expire(connection),
             "forgotten": expire.forget(connection),
+            "resumed": expire.resume(connection),
         }
         if max(self.did.values()) >= expire.BATCH:
             return timedelta()

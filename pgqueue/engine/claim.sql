@@ -14,7 +14,9 @@ WITH RECURSIVE found AS (
 )
 SELECT channel FROM found
 WHERE channel <> ALL (%(excluded)s::text[])
-  AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE paused)
+  AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE
+-- include: is_paused
+    )
 
 -- name: claim
 -- include: first_of_lanes
@@ -44,7 +46,8 @@ SELECT id FROM fitting
 WITH RECURSIVE fast AS MATERIALIZED (
 -- include: unflushed
 ), paused AS MATERIALIZED (
-    SELECT name FROM pgqueue_channel WHERE paused
+    SELECT name FROM pgqueue_channel WHERE
+-- include: is_paused
 ), searched AS MATERIALIZED (
     SELECT *
     FROM unnest(%(searched)s::text[], %(after_keys)s::text[], %(after_ranks)s::smallint[],
@@ -143,7 +146,9 @@ WITH fast AS MATERIALIZED (
     FROM pgqueue_message m
     WHERE m.state = 'ready' AND NOT m.governed AND m.channel = %(channel)s
       AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp())
-      AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND paused)
+      AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND
+-- include: is_paused
+          )
       AND NOT EXISTS (SELECT FROM pgqueue_policy WHERE channel = %(channel)s AND governs) AND
 -- include: takes_it
       AND

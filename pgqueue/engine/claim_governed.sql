@@ -63,7 +63,9 @@ SELECT key, turn_at, statement_timestamp()
 FROM pgqueue_lane
 WHERE
 -- include: whose_turn_it_is
-  AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND paused)
+  AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND
+-- include: is_paused
+      )
 ORDER BY turn_at
 LIMIT %(lanes)s
 FOR NO KEY UPDATE SKIP LOCKED

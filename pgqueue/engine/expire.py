@@ -29,3 +29,11 @@ def forget(connection: Connection, *, limit: int = BATCH) -> int:
         given,
         what="forget dedupe keys",
     )
+
+
+def resume(connection: Connection, *, limit: int = BATCH) -> int:
+    """Resume channels whose pause has ended, and wake their workers; return their number."""
+    if connection.execute(SQL["is_over"]).fetchone() is None:
+        return 0
+    (resumed,) = connection.execute(SQL["resume"], {"limit": limit}).fetchone() or (0,)
+    return int(resumed)

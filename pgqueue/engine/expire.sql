@@ -42,3 +42,10 @@ WHERE expires_at <=
 -- include: retained_at
 ORDER BY expires_at LIMIT %(limit)s
 FOR UPDATE SKIP LOCKED
+
+-- name: is_over
+-- The duty calls `resume` only if a pause is over: a role from before the function may not call it.
+SELECT FROM pgqueue_channel WHERE paused AND paused_until <= statement_timestamp() LIMIT 1
+
+-- name: resume
+SELECT pgqueue_work_resume_v1(%(limit)s)

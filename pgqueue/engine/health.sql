@@ -13,7 +13,8 @@ FROM pgqueue_worker
 ORDER BY host, pid
 
 -- name: paused
-SELECT name FROM pgqueue_channel WHERE paused
+SELECT name FROM pgqueue_channel WHERE
+-- include: is_paused
 
 -- name: duties
 -- The seconds since each duty was due, since it was last done, and since it has been failing.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
@@ -53,6 +53,7 @@ class Stats:
         enqueued_per_second: Messages that were enqueued, over the last minute or a shorter time.
         finished_per_second: Messages that ended, with any outcome, over such a time.
         paused: Whether the channel is paused: workers start none of its messages.
+        paused_until: When the pause ends; None: it has no end, or the channel is not paused.
         estimated: The names of the attributes that are estimates. A count is an estimate beyond
             10 000 messages, or fewer if one call has more than ten channels. It may then be wrong
             by some per cent, or by more for a channel that is a small part of the table. An
@@ -68,6 +69,7 @@ class Stats:
     enqueued_per_second: float = 0.0
     finished_per_second: float = 0.0
     paused: bool = False
+    paused_until: datetime | None = None
     estimated: frozenset[str] = frozenset()
 
 
@@ -199,6 +201,7 @@ class _Seen(NamedTuple):
     dead: int
     age: float | None
     is_paused: bool
+    paused_until: datetime | None
 
 
 def _seen(connection: Connection, channels: Sequence[str], bound: int) -> list[_Seen]:
@@ -226,6 +229,7 @@ def _counted(connection: Connection, channels: Sequence[str], bound: int) -> dic
             dead=seen.dead,
             oldest_ready_age=None if seen.age is None else _age(seen.age),
             paused=seen.is_paused,
+            paused_until=seen.paused_until,
             estimated=frozenset(what for what, is_beyond in beyond.items() if is_beyond),
         )
     return found

@@ -6,8 +6,13 @@ SELECT c.channel,
        waiting.seen, waiting.scheduled, waiting.held, running.seen, dead.seen,
        extract(epoch FROM statement_timestamp()
                           - least(free.oldest, governed.oldest, ordered.oldest))::float8,
-       EXISTS (SELECT FROM pgqueue_channel own WHERE own.name = c.channel AND own.paused)
+       pause.name IS NOT NULL, pause.paused_until
 FROM unnest(%(channels)s::text[]) AS c (channel)
+LEFT JOIN LATERAL (
+    SELECT name, paused_until FROM pgqueue_channel
+    WHERE name = c.channel AND
+-- include: is_paused
+    ) pause ON true
 CROSS JOIN LATERAL (
     SELECT count(*) AS seen,
 -- include: oldest

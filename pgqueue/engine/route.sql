@@ -22,7 +22,9 @@ WITH RECURSIVE found AS (
 )
 SELECT channel FROM found
 WHERE channel <> ALL (%(excluded)s::text[])
-  AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE paused)
+  AND channel NOT IN (SELECT name FROM pgqueue_channel WHERE
+-- include: is_paused
+  )
 
 -- name: take
 -- Take the bells, if the router's lock is free. No row: another session has the lock. One statement does both: the

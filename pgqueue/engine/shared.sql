@@ -125,6 +125,11 @@ noticed AS (
 -- names a handler. So workers leave them alone.
 (m.task <> '' OR %(takes_raw)s::boolean OR m.channel IN (SELECT name FROM pgqueue_channel WHERE handler <> ''))
 
+-- name: is_paused
+-- A condition on a row of pgqueue_channel: workers start none of the channel's messages. At its end, a pause is over for
+-- each statement that begins later, also before the duty has removed it.
+(paused AND (paused_until IS NULL OR paused_until > statement_timestamp()))
+
 -- name: not_left_out
 -- A condition on message m: no claim has failed because of it in the last minute. See `culprits.choosing`.
 m.id <> ALL (%(aside)s::bigint[])

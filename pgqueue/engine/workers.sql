@@ -32,7 +32,8 @@ SELECT id FROM pgqueue_worker WHERE info ->> 'driver' = %(driver)s
 -- name: waiting
 -- The messages that another worker could begin: like "unfinished" below, without running messages and retries.
 WITH paused AS MATERIALIZED (
-    SELECT name FROM pgqueue_channel WHERE paused
+    SELECT name FROM pgqueue_channel WHERE
+-- include: is_paused
 )
 SELECT count(*) FROM (
     (SELECT FROM pgqueue_message m
@@ -113,7 +114,8 @@ AND (m.channel, m.key) NOT IN (SELECT * FROM unnest(%(aside_channels)s::text[], 
 -- Return whether a message of these channels is ready, running or due for a retry. Delayed messages do not count, nor
 -- messages of a paused channel, nor raw messages that workers leave to consumers, nor rows that are left out.
 WITH paused AS MATERIALIZED (
-    SELECT name FROM pgqueue_channel WHERE paused
+    SELECT name FROM pgqueue_channel WHERE
+-- include: is_paused
 )
 SELECT EXISTS (
     SELECT FROM pgqueue_message

@@ -118,9 +118,10 @@ def _channel(each: ChannelSeen) -> dict[str, Any]:
 
 def stats_as_json(stats: Stats) -> dict[str, Any]:
     """Return the counts of a channel as a JSON object."""
-    age = stats.oldest_ready_age
+    age, until = stats.oldest_ready_age, stats.paused_until
     return {
         **asdict(stats),
+        "paused_until": None if until is None else until.isoformat(),
         "oldest_ready_age": None if age is None else age.total_seconds(),
         "estimated": sorted(stats.estimated),
     }

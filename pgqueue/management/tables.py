@@ -33,7 +33,14 @@ def cells(seen: WatchSnapshot) -> dict[str, list[tuple[str, ...]]]:
 
 
 def _of_channel(each: ChannelSeen) -> tuple[str, ...]:
-    return each.name, *of_stats(each.stats), str(each.raised), "paused" if each.stats.paused else ""
+    return each.name, *of_stats(each.stats), str(each.raised), pause_of(each.stats)
+
+
+def pause_of(stats: Stats) -> str:
+    """Return "paused" with the end of the pause, or "" for a channel that is not paused."""
+    if stats.paused_until is None:
+        return "paused" if stats.paused else ""
+    return f"paused until {stats.paused_until.isoformat(sep=' ', timespec='seconds')}"
 
 
 def _of_worker(each: WorkerSeen) -> tuple[str, ...]:

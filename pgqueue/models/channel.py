@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import models
 from django.db.models import ExpressionWrapper, FloatField, Q
 from django.db.models.functions import Coalesce, Extract, NullIf
 from django.db.models.lookups import GreaterThanOrEqual, LessThanOrEqual
+from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.models.fields import GeneratedField, IdsField, InstantField
+from pgqueue.models.fields import GeneratedField, IdsField, InstantField, StatementTimestamp
 from pgqueue.options.policies import (
     FASTEST_RATE,
     LONGEST_BURST,
@@ -20,6 +21,7 @@ from pgqueue.options.policies import (
     SHORTEST_START,
     SLOWEST_RATE,
 )
+from pgqueue.values.instants import aware
 from pgqueue.values.number_checks import LONGEST
 
 RETENTIONS = (
@@ -31,16 +33,31 @@ RETENTIONS = (
     "dead_retention",
 )
 A_WHILE = (timedelta(microseconds=1), LONGEST)
+IS_PAUSED = Q(paused=True) & (Q(paused_until=None) | Q(paused_until__gt=StatementTimestamp()))
 
 
 class ChannelQuerySet(models.QuerySet["Channel"]):
-    def pause(self) -> int:
-        """Have workers start none of their messages; return how many weren't paused before."""
-        return self.filter(paused=False).update(paused=True)
+    def paused(self) -> ChannelQuerySet:
+        """Return the channels whose pause has not ended."""
+        return self.filter(IS_PAUSED)
+
+    def pause(self, until: datetime | timedelta | None = None) -> int:
+        """Have workers start none of their messages; return how many weren't paused before.
+
+        Args:
+            until: when the pause ends, or how long it lasts; None: it ends by `resume()` only. A
+                channel that is paused already gets this end.
+        """
+        end: Any = StatementTimestamp() + until if isinstance(until, timedelta) else until
+        changed = self.filter(~IS_PAUSED).update(paused=True, paused_until=end)
+        self.paused().exclude(paused_until=end).update(paused_until=end)
+        return changed
 
     def resume(self) -> int:
         """Have workers start their messages again; return how many were paused before."""
-        return self.filter(paused=True).update(paused=False)
+        changed = self.paused().update(paused=False)
+        self.filter(paused=True).update(paused=False)
+        return changed
 
 
 class Channel(models.Model):
@@ -67,6 +84,12 @@ class Channel(models.Model):
         db_default=False,
         default=False,
         help_text=_("Workers start none of its messages."),
+    )
+    paused_until = InstantField(
+        _("paused until"),
+        null=True,
+        blank=True,
+        help_text=_("When the pause ends by itself. Empty: when it is resumed."),
     )
     retention = models.DurationField(
         _("retention"),
@@ -152,6 +175,13 @@ class Channel(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its pause has not ended, by this machine's clock."""
+        return self.paused and (
+            self.paused_until is None or timezone.now() < aware(self.paused_until)
+        )
 
 
 def _seconds(expression: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
@@ -29,9 +29,11 @@ from pgqueue.operating.channel_options import Configuration, columns_of
 from pgqueue.options.policies import checked as checked_limits
 from pgqueue.states import State
 from pgqueue.values.error_words import checked_option, shown
+from pgqueue.values.instants import as_instant
 from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.number_checks import (
     as_age,
+    as_duration,
     as_timedelta,
 )
 
@@ -162,14 +164,30 @@ class Channel:
         return bool(removed)
 
     @_needs_tables
-    def pause(self) -> bool:
-        """Stop workers from starting its messages; return whether it was not paused before."""
+    def pause(self, *, until: datetime | timedelta | None = None) -> bool:
+        """Stop workers from starting its messages; return whether it was not paused before.
+
+        No claim that begins after its commit takes a message of the channel. A message that a
+        worker has claimed before still runs.
+
+        Args:
+            until: when the pause ends by itself, as a time or as a timedelta from now, a hundred
+                years at most; None: `resume()` ends it. A channel that is paused already gets this
+                end in place of its own.
+
+        Raises:
+            InvalidChannel: until is neither, or has passed.
+        """
+        end = checked_option(_pause_end, "until", until, InvalidChannel)
         self._rows.get_or_create(name=self.name)
-        return self._rows.pause() > 0
+        return self._rows.pause(end) > 0
 
     @_needs_tables
     def resume(self) -> bool:
-        """Let workers start its messages again; return whether it was paused before."""
+        """Let workers start its messages again; return whether it was paused before.
+
+        A pause with an end is over, too.
+        """
         return self._rows.resume() > 0
 
     @_needs_tables
@@ -262,7 +280,7 @@ class Channel:
             ChannelPaused: the channel is paused.
             TransactionManagementError: see `drain()`.
         """
-        if self._rows.filter(paused=True).exists():
+        if self._rows.paused().exists():
             raise ChannelPaused(f"The channel {self.name!r} is paused: resume it first.")
         if not self.drain(timeout):
             return False
@@ -426,6 +444,18 @@ def _scope(key: str | None, each_key: bool) -> dict[str, str]:
         return {"scope": Policy.Scope.KEY, "key": as_key(key)}
     except (TypeError, ValueError) as error:
         raise InvalidPolicy(f"key={shown(key)}: {error}") from error
+
+
+def _pause_end(value: Any) -> datetime | timedelta | None:
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        return as_duration(value)
+    if not isinstance(value, datetime):
+        raise TypeError("it must be a datetime or a timedelta.")
+    if (end := as_instant(value)) <= datetime.now(UTC):
+        raise ValueError("it must be later than now.")
+    return end
 
 
 def _ids(values: Collection[Any]) -> list[int]:

@@ -30,6 +30,7 @@ BEGIN
         FOR granted IN
             -- A function that runs as its owner is for one role, or for one trigger.
             SELECT p.oid::regprocedure AS name, NOT p.prosecdef OR p.proname ~ '^pgqueue_produce_' AND role = groups[1]
+                   OR p.proname ~ '^pgqueue_work_' AND role = groups[2]
                    OR p.proname ~ '^pgqueue_operate_' AND role = groups[3] AS is_granted
             FROM pg_proc p
             WHERE p.pronamespace = quote_ident(place)::regnamespace AND p.proname ~ '^pgqueue_'

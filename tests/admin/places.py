@@ -111,7 +111,7 @@ def make_world(text: str = "mail") -> World:
         on_failure="wait",
     )
     models.Message.objects.filter(state="held").update(lease_until=None)
-    _store(models.Channel, text, paused=True)
+    _store(models.Channel, text, paused=True, paused_until=later)
     policy = _store(models.Policy, text, scope="key", max_running=1)
     _store(models.Policy, text, scope="channel", key="", max_running=1, rate=1, per=timedelta(1))
     _store(models.Lane, text, state="saturated")

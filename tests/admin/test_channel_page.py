@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -93,6 +93,21 @@ def test_it_is_paused_and_resumed_and_that_is_logged(db: None, editor: Client):
         "Paused.",
         "Resumed.",
     ]
+
+
+def test_it_is_paused_until_a_time_and_says_so(db: None, editor: Client):
+    editor.post(PAGE, {"switch": "pause", "until": "2999-01-31T08:30"})
+
+    assert Operated("mail").stats().paused_until == datetime(2999, 1, 31, 8, 30, tzinfo=UTC)
+    assert "It is paused until 2999-01-31 08:30:00:" in text(editor)
+
+
+@pytest.mark.parametrize("until", ["2001-01-31T08:30", "tomorrow"])
+def test_its_pause_must_end_later_than_now(db: None, editor: Client, until: str):
+    page = editor.post(PAGE, {"switch": "pause", "until": until}, follow=True)
+
+    assert "The end of a pause must be later than now." in page.content.decode()
+    assert not Channel.objects.exists()
 
 
 def test_who_may_only_look_pauses_nothing(db: None, viewer: Client, login: Login):

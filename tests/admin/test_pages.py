@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
 from uuid import uuid4
@@ -260,6 +260,19 @@ def test_a_channel_is_configured_but_never_renamed(db, login: Login):
 
     assert (added.status_code, changed.status_code) == (302, 302)
     assert Channel.objects.values_list("name", "paused", "on_dead").get() == ("mail", False, "skip")
+
+
+def test_only_a_paused_channel_has_an_end_of_its_pause(db, login: Login):
+    editor = login("view_channel", "add_channel", "change_channel")
+    columns = {"on_dead": "skip", "on_full": "refuse"}
+    end = {"paused_until_0": "2999-01-31", "paused_until_1": "08:30"}
+
+    refused = editor.post(f"{CHANNELS}add/", {"name": "mail", **columns, **end})
+    saved = editor.post(f"{CHANNELS}add/", {"name": "mail", "paused": "on", **columns, **end})
+
+    assert "Only a paused channel has an end of its pause." in refused.content.decode()
+    assert saved.status_code == 302
+    assert Channel.objects.get().paused_until == datetime(2999, 1, 31, 8, 30, tzinfo=UTC)
 
 
 def test_a_channel_says_how_long_its_messages_are_kept(db, login: Login):

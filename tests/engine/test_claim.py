@@ -18,6 +18,7 @@ from pgqueue.engine import cancel, claim, settle
 from pgqueue.engine.claim import Answer, Known, Met, Search
 from pgqueue.engine.values import Claim
 from pgqueue.models import Channel, Message, Policy
+from pgqueue.operating.channels import Channel as Operated
 from pgqueue.states import State
 from pgqueue.values.readable import EARLIEST
 from tests import factories
@@ -663,6 +664,21 @@ class TestClaimsOfFreeLanes:
         claims = worker.claim(100) + worker.claim(100)
 
         assert count_by(claims, lambda each: each.channel) == {"a": 5}
+
+    def test_in_flight_beside_a_pause_keeps_its_messages_and_each_later_one_gets_none(
+        self, connection: Connection, other: Connection, clock: SimpleNamespace
+    ) -> None:
+        enqueue(connection, 10)
+        worker, another = FreeClaims(connection), FreeClaims(other)
+
+        with connection.transaction():
+            in_flight = worker.claim(2)
+            # It waits for no claim.
+            Operated("default").pause(until=timedelta(hours=1))
+            later = [worker.claim(2), another.claim(2)]
+
+        assert (len(in_flight), later) == (2, [[], []])
+        assert Message.objects.filter(state="running").count() == 2
 
     def test_stop_at_a_channel_as_soon_as_it_is_paused(
         self, connection: Connection, clock: SimpleNamespace

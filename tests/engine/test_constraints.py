@@ -42,6 +42,14 @@ def times(names: str) -> Rule:
     return each(names, ["-infinity", early, late, "infinity"], taken)
 
 
+def while_paused(rule: Rule) -> Rule:
+    """Return a rule for columns that only a paused channel has."""
+    return {
+        name: tuple([{**change, "paused": True} for change in changes] for changes in both)
+        for name, both in rule.items()
+    }
+
+
 def one_of(name: str, *words: str) -> Rule:
     return each(name, ["", "other"], words)
 
@@ -100,6 +108,7 @@ RULES: dict[str, Rule] = {
         ["0", *LASTING],
         ["1 microsecond", "36525 days"],
     ),
+    "channel_times": while_paused(times("paused_until")),
     "cursor_numbers": {
         **between("partition failures", 0),
         **between("position suspect", 0, MOST),

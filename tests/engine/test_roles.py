@@ -16,6 +16,7 @@ import pytest
 from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, ProgrammingError, connections, transaction
+from django.utils import timezone
 from psycopg.errors import InsufficientPrivilege
 from psycopg.sql import SQL, Identifier
 from pytest_django import DjangoDbBlocker
@@ -38,7 +39,7 @@ from pgqueue.compat.celery import linking
 from pgqueue.durable import cleaning, signal
 from pgqueue.duties.all import all_duties
 from pgqueue.duties.maintain import maintain
-from pgqueue.engine import event_partitions, lease, partitions, promote, received, settle
+from pgqueue.engine import event_partitions, expire, lease, partitions, promote, received, settle
 from pgqueue.events import (
     dead_events,
     groups,
@@ -47,6 +48,7 @@ from pgqueue.events import (
     subscriptions,
 )
 from pgqueue.exceptions import ChannelFull, MessageEnded
+from pgqueue.models import Channel as Row
 from pgqueue.models import Event, History, Message, Schedule, StoredSignal, Subscription, Webhook
 from pgqueue.operating import bulk
 from pgqueue.operating.roles import PARTS, script
@@ -634,7 +636,7 @@ class TestAProducer:
         assert Message.objects.count() == 1
         assert one(
             connection,
-            "SELECT count(*) FROM pg_proc WHERE prosecdef AND proname ~ '^pgqueue_produce_' "
+            "SELECT count(*) FROM pg_proc WHERE prosecdef AND proname ~ '^pgqueue_(produce|work)_' "
             "AND proconfig[1] IS DISTINCT FROM 'search_path=public, pg_temp'",
         ) == (0,)
 
@@ -684,6 +686,17 @@ class TestAWorker:
         for part in ("worker", "operator"):
             assert one(connection, "SELECT pg_has_role(%s, 'pgqueue_predicates', 'MEMBER')",
                        prefix + part) == (True,)  # fmt: skip
+
+    def test_resumes_a_channel_when_its_pause_is_over(
+        self, connection: Connection, prefix: str
+    ) -> None:
+        Row.objects.create(name="mail", paused=True, paused_until=timezone.now())
+
+        with connection.transaction():
+            connection.execute(SQL("SET LOCAL ROLE {}").format(Identifier(f"{prefix}worker")))
+            assert expire.resume(connection) == 1
+
+        assert not Row.objects.get().paused
 
     def test_configures_nothing_and_makes_no_tables(
         self, connection: Connection, prefix: str

@@ -13,7 +13,7 @@ from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.management.operating import SAMPLE, would_be
 from pgqueue.management.snapshot import stats_as_json
-from pgqueue.management.tables import COUNTS, of_stats
+from pgqueue.management.tables import COUNTS, of_stats, pause_of
 from pgqueue.models import Message, Policy
 from pgqueue.models.channel import RETENTIONS
 from pgqueue.models.message import MessageQuerySet
@@ -78,6 +78,12 @@ class Command(QueueCommand):
         retention.add_argument("--dead", type=float, metavar="S", help="its dead letters.")
 
         pausing = verbs.add_parser("pause", help="let workers start none of its messages.")
+        pausing.add_argument(
+            "--until",
+            type=arguments.due,
+            metavar="WHEN",
+            help="the end of the pause: seconds from now, or a time (until it is resumed).",
+        )
         resuming = verbs.add_parser("resume", help="let workers start its messages again.")
         drain = verbs.add_parser(
             "drain", help="wait until no message is ready, running or retried."
@@ -149,6 +155,7 @@ def _show(channel: Channel, options: Mapping[str, Any]) -> Said:
     seconds = {name: keep.total_seconds() for name, keep in kept.items()}
     plain = {**stats_as_json(stats), "policies": policies, **seconds}
     lines = [f"{name:>20} {value}" for name, value in zip(NAMES, of_stats(stats), strict=True)]
+    lines += [f"{'pause':>20} {pause}"] if (pause := pause_of(stats)) else []
     lines += [f"{name.replace('_', ' '):>20} {keep}" for name, keep in kept.items()]
     lines += [f"{'policy':>20} {_in_words(each)}" for each in policies]
     return Said("\n".join(lines), plain)
@@ -185,9 +192,12 @@ def _retention(channel: Channel, options: Mapping[str, Any]) -> Said:
 
 
 def _pause(channel: Channel, options: Mapping[str, Any]) -> Said:
-    changed = channel.pause()
-    text = "Paused." if changed else "It was paused already."
-    return _said_of(channel, text, paused=True, changed=changed)
+    changed = channel.pause(until=options["until"])
+    text, until = "Paused." if changed else "It was paused already.", channel.stats().paused_until
+    end = {} if until is None else {"until": until.isoformat()}
+    if end:
+        text += f" The pause ends at {end['until']}."
+    return _said_of(channel, text, paused=True, changed=changed, **end)
 
 
 def _resume(channel: Channel, options: Mapping[str, Any]) -> Said:

@@ -621,3 +621,8 @@ def receive_without_timeout() -> None:
 @task(timeout=0.2, max_attempts=2, backoff=[0])
 def receive_by_default() -> None:
     _receive()
+
+
+@task(weight=5)
+def lift(number: int) -> int:
+    return number

@@ -106,6 +106,7 @@ STORED: Mapping[str, Callable[[Message, Any], bool]] = {
     "channel": lambda message, value: message.channel == (value or "default"),
     "key": lambda message, value: message.key == value,
     "priority": lambda message, value: message.priority == value,
+    "weight": lambda message, value: (message.options or {}).get("weight", 1) == value,
     "run_after": due,
     "expires_at": lambda message, value: message.expires_at == value,
     "ttl": lambda message, value: (
@@ -147,6 +148,7 @@ OF_MESSAGES: Mapping[str, list[Any]] = {
     "channel": ["mail", "x" * 200, "é" * 100, "\U0001f600"],
     "key": ["", "a", "k" * 1000, "\U0001f600"],
     "priority": [-100, 0, 100],
+    "weight": [1, 5, 100],
     "run_after": [None, 0, 1.5, CENTURY, -CENTURY, NOW],
     "expires_at": [None, datetime(2090, 1, 1, tzinfo=UTC)],
     "ttl": [None, 0.5, 60, CENTURY],

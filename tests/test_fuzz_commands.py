@@ -267,6 +267,10 @@ ENQUEUE = {
     "--channel": (CHANNELS, lambda message, value: message.channel == value),
     "--key": (["", "a", "é"], lambda message, value: message.key == value),
     "--priority": (["-100", "0", "100"], lambda message, value: message.priority == int(value)),
+    "--weight": (
+        ["1", "100"],
+        lambda message, value: (message.options or {}).get("weight", 1) == int(value),
+    ),
     "--dedupe-key": (["a", "é"], lambda message, value: message.dedupe_key == value),
     "--run-after": (
         ["0", "60", "2126-01-01", "2126-01-01T00:00:00+02:00"],

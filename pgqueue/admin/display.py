@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Func, IntegerField, QuerySet, TextField
+from django.db.models.fields.json import KeyTransform
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
@@ -26,6 +27,7 @@ from pgqueue.admin.story import children, copies, story, waiting, workers_of
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.listing.messages import last_error
 from pgqueue.tasks import redacting
+from pgqueue.tasks.options import weight_of
 from pgqueue.templatetags.pgqueue_admin import badge
 
 if TYPE_CHECKING:
@@ -106,7 +108,10 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
     json_columns: tuple[str, ...] = ("payload", "metadata", "options", "progress")
     hidden_columns: tuple[str, ...] = ()
     """Further columns that may be large, and that the page shows in another way."""
-    expressions: ClassVar[dict[str, Any]] = {"body_size": _Size("body")}
+    expressions: ClassVar[dict[str, Any]] = {
+        "body_size": _Size("body"),
+        "weight": KeyTransform("weight", "options"),
+    }
     content = ("payload_text", "metadata_text", "progress_text", "options_text", "body_size")
     runs = (
         "attempt",
@@ -120,6 +125,7 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
     )
     order = (
         "priority",
+        "weight",
         "created_at",
         "run_at",
         "expires_at",
@@ -129,7 +135,7 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
     )
     readonly_fields: ClassVar[tuple[str, ...]] = (
         *content,
-        *("shown_state", "worker", "parent", "last_error"),
+        *("shown_state", "worker", "weight", "parent", "last_error"),
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -184,6 +190,10 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
 
     progress_json = excerpt_of("progress", _("progress"))
     options_text = excerpt_of("options", _("options"))
+
+    @admin.display(description=_("weight"))
+    def weight(self, message: Any) -> int:
+        return weight_of({"weight": message.excerpts["weight"]})
 
     def render_change_form(
         self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any

@@ -22,10 +22,12 @@ from pgqueue.listing.index import NEWEST_FIRST, NOT_IN_ORDER, without
 from pgqueue.models import Gate, History, Lane, Message, Policy, Worker
 from pgqueue.operating.channels import Channel
 from pgqueue.states import State
+from pgqueue.tasks.options import weight_of
 from pgqueue.templatetags.pgqueue_admin import grouped
 from pgqueue.values.instants import local
 from pgqueue.values.readable import reading
 
+SATURATED = Lane.State.SATURATED
 SHOWN = 10
 KINDS = 5
 """The number of kinds of messages that are counted, each by its own index."""
@@ -93,12 +95,18 @@ class KeyState:
 
     def _limits_of_channel(self) -> Iterator[str]:
         if self.of_channel and (most := self.of_channel.max_running):
-            running = _running(self.channel.name, most)
+            weights = _weights(most, channel=self.channel.name)
+            running = len(weights)
             if running >= most:
                 yield _(
                     "The channel as a whole is saturated: %(running)s of its messages run, and "
                     "%(most)s may (max_running)."
                 ) % {"running": running, "most": most}
+            elif sum(weights) >= most:
+                yield _(
+                    "The channel as a whole is saturated: its running messages count for "
+                    "%(weight)s, and %(most)s may run (max_running)."
+                ) % {"weight": sum(weights), "most": most}
         if self.gate and self.gate.wake_at and self.gate.wake_at > timezone.now():
             yield format_html(
                 _("The rate of the channel as a whole lets the next one start at {}."),
@@ -112,6 +120,12 @@ class KeyState:
                 "The key is saturated: %(running)s of its messages run, and %(most)s may "
                 "(max_running)."
             ) % {"running": self.counted.running, "most": policy.max_running}
+        elif policy and policy.max_running and self.lane and self.lane.state == SATURATED:
+            weights = _weights(policy.max_running, channel=self.channel.name, key=self.counted.key)
+            yield _(
+                "The key has no room for the weight of its next message: its running messages "
+                "count for %(weight)s, and %(most)s may run (max_running)."
+            ) % {"weight": sum(weights), "most": policy.max_running}
         if self.lane and self.lane.state == Lane.State.THROTTLED and self.lane.wake_at:
             yield format_html(
                 _("The key is throttled: its rate lets the next one start at {}."),
@@ -246,11 +260,13 @@ def _next(channel: str, key: str) -> list[Message]:
     return sorted(found.values(), key=lambda each: (each.run_at, each.pk))[:SHOWN]
 
 
-def _running(channel: str, most: int) -> int:
-    rows = Message.objects.using(settings().database).filter(channel=channel, state="running")
+def _weights(most: int, **where: str) -> list[int]:
+    """Return the weights of running messages, of so many at most."""
+    rows = Message.objects.using(settings().database).filter(state="running", **where)
     bound = min(most, index.REACH)
     with without(rows.db, *NOT_IN_ORDER):
-        return len(rows.order_by("channel", "key").values_list("pk")[:bound])
+        found = rows.order_by("channel", "key").values_list("options__weight", flat=True)[:bound]
+        return [weight_of({"weight": each}) for each in found]
 
 
 def _moment(moment: Any) -> str:

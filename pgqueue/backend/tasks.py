@@ -24,7 +24,7 @@ T = TypeVar("T")
 OPTIONS = (
     "key", "ordered", "dedupe_key", "dedupe_for", "on_conflict", "longest_wait", "expires_at",
     "ttl", "hold_for", "max_attempts", "backoff", "timeout", "hard_timeout", "atomic", "metadata",
-    "enqueue_on_commit", "encrypted",
+    "enqueue_on_commit", "encrypted", "weight",
 )  # fmt: skip
 
 
@@ -45,6 +45,7 @@ class PostgresTask(api.Task, Generic[P, T]):  # type: ignore[type-arg]
     """
 
     key: str | Callable[..., str] | None = None
+    weight: int | None = None
     ordered: bool | None = None
     dedupe_key: str | Callable[..., str | None] | None = None
     dedupe_for: timedelta | float | None = None
@@ -131,6 +132,7 @@ def task(
     backend: str = ...,
     takes_context: bool = ...,
     key: str | Callable[..., str] | None = ...,
+    weight: int | None = ...,
     ordered: bool | None = ...,
     dedupe_key: str | Callable[..., str | None] | None = ...,
     dedupe_for: timedelta | float | None = ...,

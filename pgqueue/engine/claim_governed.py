@@ -108,12 +108,15 @@ def _claim(connection: Connection, given: Mapping[str, Any]) -> GovernedClaims:
         cursor = connection.execute(SQL["claim"], _to_claim(connection, given, room, lanes))
         rows = cursor.fetchall()
         claims = [
-            Claim._make((*row[2:], given["worker_id"], ())) for row in rows if row[2] is not None
+            Claim._make((*row[5:], given["worker_id"], ())) for row in rows if row[5] is not None
         ]
-        if room.is_gated and claims:
-            connection.execute(SQL["charge"], {"channel": given["channel"], "started": len(claims)})
-    claims = readable(connection, claims, unreadable(cursor, [row[2] for row in rows]))
-    _, reached, *_ = rows[0]
+        _, reached, started, heaviest, too_heavy, *_ = rows[0]
+        if room.is_gated and (claims or too_heavy):
+            weights = {"started": started, "heaviest": heaviest, "next": too_heavy or 1}
+            connection.execute(SQL["charge"], {"channel": given["channel"], **weights})
+    claims = readable(connection, claims, unreadable(cursor, [row[5] for row in rows]))
+    if not reached:  # the first message is too heavy for the channel's limits now
+        return GovernedClaims([])
     _, turn_at, looked_at = lanes[reached - 1]
     return GovernedClaims(claims, turn_at, looked_at)
 
@@ -141,6 +144,10 @@ def _to_claim(
         **given,
         "keys": [each.key for each in lanes],
         "limit": room.limit,
+        "gate_places": room.places,
+        "gate_tokens": room.tokens,
+        "gate_running": room.max_running,
+        "gate_burst": room.burst,
         "aside": left_out(connection, CLAIM, MESSAGES),
     }
 
@@ -213,8 +220,22 @@ def _raised(connection: Connection, do: Callable[[], object]) -> bool:
 
 
 class _Room(NamedTuple):
+    """How much a channel's policy lets start.
+
+    Attributes:
+        limit: the most messages.
+        places: the sum of their weights by `max_running`; None: it has no limit.
+        tokens: the same by the rate.
+        max_running: the most that a message weighs for `max_running`.
+        burst: the same for the rate.
+    """
+
     limit: int
     is_gated: bool
+    places: int | None = None
+    tokens: int | None = None
+    max_running: int | None = None
+    burst: int | None = None
 
 
 def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
@@ -227,7 +248,7 @@ def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
         return None
     row = connection.execute(SQL["room"], {"channel": channel, "limit": limit}).fetchone()
     # No row: the policy was deleted meanwhile, and the router of its bell waits for this gate.
-    return _Room(row[0], is_gated=True) if row else None
+    return _Room(*row) if row else None
 
 
 def _are_left(connection: Connection, given: Mapping[str, Any]) -> bool:

@@ -24,32 +24,48 @@ CASE WHEN gap IS NULL THEN 1000000
 p.per / p.rate AS gap, coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch FROM p.per) / 10)))::int AS burst
 
 -- name: room
--- How many messages the channel's policy allows to start. The gate was locked in an earlier statement.
-SELECT least(%(limit)s, max_running - running,
--- include: tokens
-    )
+-- How many messages the channel's policy allows to start, and the limits by which a claim weighs messages. The gate
+-- was locked in an earlier statement.
+SELECT least(%(limit)s, places, tokens), true, places, tokens, max_running, burst
 FROM (
-    SELECT p.max_running, g.tat, statement_timestamp() AS now,
+    SELECT CASE WHEN max_running IS NOT NULL THEN greatest(0, max_running - running) END::int AS places,
+           max_running, burst,
+-- include: tokens
+           AS tokens
+    FROM (
+        SELECT p.max_running, g.tat, statement_timestamp() AS now,
 -- include: rate_of_p
-        , CASE WHEN p.max_running IS NULL THEN 0 ELSE (
-            SELECT count(*) FROM (
-                SELECT FROM pgqueue_message m
-                WHERE m.state = 'running' AND m.channel = p.channel LIMIT p.max_running) r) END AS running
-    FROM pgqueue_policy p JOIN pgqueue_gate g USING (channel)
-    WHERE p.channel = %(channel)s AND p.scope = 'channel') gated
+            , CASE WHEN p.max_running IS NULL THEN 0 ELSE (
+                SELECT coalesce(sum(weight), 0) FROM (
+                    SELECT
+-- include: weight_of_m
+                           AS weight
+                    FROM pgqueue_message m
+                    WHERE m.state = 'running' AND m.channel = p.channel LIMIT p.max_running) r) END AS running
+        FROM pgqueue_policy p JOIN pgqueue_gate g USING (channel)
+        WHERE p.channel = %(channel)s AND p.scope = 'channel') gated) open
 
 -- name: charge
--- Count the started messages against the channel's rate. If it allows no more, store when it does again.
+-- Count the started messages against the channel's rate. If it does not allow the next one, store when it does: one of
+-- weight `next`.
 UPDATE pgqueue_gate g
 SET tat = charged.tat,
-    wake_at = CASE WHEN charged.tat - (burst - 1) * gap > now THEN charged.tat - (burst - 1) * gap END
+    wake_at = CASE WHEN charged.tat - (burst - next) * gap > now THEN charged.tat - (burst - next) * gap END,
+    heaviest = CASE WHEN %(started)s = 0 THEN g.heaviest ELSE %(heaviest)s END
 FROM (
-    SELECT gate.channel, greatest(gate.tat, now) + %(started)s * gap AS tat, burst, gap, now
+    SELECT gate.channel,
+           greatest(gate.tat, now) + least(%(started)s * gap,
+-- include: longest_debt
+           ) AS tat, burst, gap, now, least(%(next)s, burst) AS next
     FROM (SELECT channel, tat, statement_timestamp() AS now FROM pgqueue_gate WHERE channel = %(channel)s) gate
     JOIN (SELECT p.channel,
 -- include: rate_of_p
           FROM pgqueue_policy p WHERE p.scope = 'channel' AND p.rate IS NOT NULL) p USING (channel)) charged
 WHERE g.channel = charged.channel
+
+-- name: longest_debt
+-- A heavy message may owe a slow rate more time than a timestamp has room for.
+interval '36525 days'
 
 -- name: whose_turn_it_is
 channel = %(channel)s AND state = 'runnable' AND key <> ALL (%(aside)s::text[]) AND turn_at >= %(after)s
@@ -81,7 +97,8 @@ SELECT EXISTS (
 -- name: claim
 -- Take as many messages from locked lanes as their policies allow: one turn of each lane, in the order of
 -- the turns. Of ordered messages only the first is taken. Running messages are counted each time: a stored
--- counter would drift. Lanes that were not reached keep their turn.
+-- counter would drift. Lanes that were not reached keep their turn: also from the first message on that is too heavy
+-- for the channel's limits now.
 -- include: first_of_lanes
 , taken AS (
     UPDATE pgqueue_message m
@@ -90,29 +107,53 @@ SELECT EXISTS (
     WHERE m.id = ANY (ARRAY(SELECT id FROM fitting))
     RETURNING
 -- include: claimed
+), taken_weights AS MATERIALIZED (
+    SELECT m.key, m.ordered,
+-- include: weight_of_m
+           AS weight
+    FROM taken m
+), stopped AS MATERIALIZED (
+    -- The first message that the limits of its lane allow, and the limits of the channel do not.
+    SELECT turn, weight, has_gate_tokens FROM weighed
+    WHERE has_places AND has_tokens AND NOT (has_gate_places AND has_gate_tokens)
+    ORDER BY turn, number
+    LIMIT 1
 ), served AS MATERIALIZED (
-    SELECT room.*, coalesce(k.taken, 0) AS taken, coalesce(k.parallel, 0) AS parallel,
+    SELECT room.*, coalesce(k.taken, 0) AS taken, coalesce(k.parallel, 0) AS parallel, coalesce(k.used, 0) AS used,
+           k.heaviest, least(coalesce(too_heavy.weight, 1), room.burst) AS next,
+           coalesce(NOT too_heavy.has_places, false) AS lacks_places,
+           coalesce(NOT too_heavy.has_tokens, false) AS lacks_tokens,
            room.head IS NOT NULL AND coalesce(k.taken, 0) = coalesce(k.parallel, 0) AS has_head
     FROM room
-    LEFT JOIN (SELECT key, count(*) AS taken, count(*) FILTER (WHERE NOT ordered) AS parallel
-               FROM taken GROUP BY key) k USING (key)
-    WHERE room.is_reached
+    LEFT JOIN (SELECT key, count(*) AS taken, count(*) FILTER (WHERE NOT ordered) AS parallel,
+                      sum(weight) AS used, max(weight) AS heaviest
+               FROM taken_weights GROUP BY key) k USING (key)
+    LEFT JOIN (SELECT DISTINCT ON (turn) turn, weight, has_places, has_tokens
+               FROM weighed WHERE NOT (has_places AND has_tokens)
+               ORDER BY turn, number) too_heavy USING (turn)
+    WHERE room.is_reached AND NOT EXISTS (
+        SELECT FROM stopped s WHERE room.turn > s.turn OR room.turn = s.turn AND k.taken IS NULL)
 ), moved AS (
     -- A lane is idle if it has no visible messages, locked or not: a cancel that has a row locked may roll
     -- back, and inserts no bell then. A message that was claimed before its policy existed may insert no
     -- bell at its end, either. So a lane that waits for such a message stays runnable, and is read again.
     UPDATE pgqueue_lane l
     SET turn_at = s.now,
-        tat = CASE WHEN s.gap IS NULL OR s.taken = 0 THEN l.tat ELSE greatest(s.tat, s.now) + s.taken * s.gap END,
-        wake_at = CASE WHEN s.tokens <= s.taken AND s.gap IS NOT NULL
-                       THEN greatest(s.tat, s.now) + s.taken * s.gap - (s.burst - 1) * s.gap END,
+        heaviest = coalesce(s.heaviest, l.heaviest),
+        tat = CASE WHEN s.gap IS NULL OR s.taken = 0 THEN l.tat ELSE greatest(s.tat, s.now) + least(s.used * s.gap,
+-- include: longest_debt
+              ) END,
+        wake_at = CASE WHEN (s.tokens <= s.used OR s.lacks_tokens) AND s.gap IS NOT NULL
+                       THEN greatest(s.tat, s.now) + least(s.used * s.gap,
+-- include: longest_debt
+                            ) - (s.burst - s.next) * s.gap END,
         state = CASE
-            WHEN s.places <= s.taken THEN CASE WHEN (
+            WHEN s.places <= s.used OR s.lacks_places THEN CASE WHEN (
                 SELECT count(*) FROM (
                     SELECT FROM pgqueue_message m
                     WHERE m.state = 'running' AND NOT m.governed AND m.channel = %(channel)s AND m.key = s.key
                     LIMIT 1) f) = 0 THEN 'saturated' ELSE 'runnable' END
-            WHEN s.tokens <= s.taken THEN 'throttled'
+            WHEN s.tokens <= s.used OR s.lacks_tokens THEN 'throttled'
             WHEN s.has_head OR (
                 SELECT count(*) FROM (
                     SELECT FROM pgqueue_message m
@@ -124,9 +165,12 @@ SELECT EXISTS (
     WHERE l.ctid = s.place
 ),
 -- include: noticed
--- At least one row, which tells how many lanes were reached even if they had no messages.
-SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), taken.*
-FROM (SELECT) even_so LEFT JOIN taken ON true
+-- At least one row, which tells how many lanes were reached even if they had no messages; the sum and the maximum of
+-- the weights; and the weight of the message for which the rate of the channel has to wait.
+SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), w.used, w.heaviest,
+       (SELECT weight FROM stopped WHERE NOT has_gate_tokens), taken.*
+FROM (SELECT coalesce(sum(weight), 0)::int AS used, coalesce(max(weight), 1) AS heaviest FROM taken_weights) w
+LEFT JOIN taken ON true
 ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id
 
 -- name: chosen
@@ -140,10 +184,13 @@ WITH fast AS MATERIALIZED (
     SELECT lane.key, lane.turn, l.ctid AS place, l.tat, p.max_running, p.gap, coalesce(p.burst, 1) AS burst,
            coalesce(p.weight, 1) AS weight, statement_timestamp() AS now,
            CASE WHEN p.max_running IS NULL THEN 0 ELSE (
-               SELECT count(*) FROM (
-                   SELECT FROM pgqueue_message r
-                   WHERE r.state = 'running' AND r.channel = %(channel)s AND r.key = lane.key
-                   LIMIT p.max_running) r) END::int AS running,
+               SELECT coalesce(sum(r.weight), 0) FROM (
+                   SELECT
+-- include: weight_of_m
+                          AS weight
+                   FROM pgqueue_message m
+                   WHERE m.state = 'running' AND m.channel = %(channel)s AND m.key = lane.key
+                   LIMIT p.max_running) r) END AS running,
            head.id AS head
     FROM (SELECT %(channel)s::text AS channel, key, turn
           FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, turn)) lane
@@ -169,7 +216,7 @@ WITH fast AS MATERIALIZED (
 ), allowed AS MATERIALIZED (
     SELECT *,
            weight * ceil(%(limit)s::float8 / sum(weight) OVER ()) AS share,
-           greatest(0, coalesce(max_running - running, 1000000)) AS places,
+           greatest(0, coalesce(max_running - running, 1000000))::int AS places,
 -- include: tokens
            AS tokens
     FROM open
@@ -178,12 +225,21 @@ WITH fast AS MATERIALIZED (
     FROM (
         SELECT *, coalesce(sum(wanted) OVER (ORDER BY turn ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
         FROM (SELECT *, least(share, places, tokens)::int AS wanted FROM allowed) a) b
-), due AS MATERIALIZED (
-    SELECT picked.id, picked.size, picked.is_packed
+), picked AS MATERIALIZED (
+    -- A message that is heavier than a limit counts for the whole limit: it runs alone. The first one that does not
+    -- fit now keeps the ones behind it waiting: otherwise lighter ones might overtake it for ever.
+    SELECT room.turn, found.*
     FROM room CROSS JOIN LATERAL (
+        SELECT *, row_number() OVER so_far AS number,
+               sum(least(weight, room.max_running)) OVER so_far <= room.places AS has_places,
+               sum(least(weight, room.burst)) OVER so_far <= room.tokens AS has_tokens
+        FROM (
         SELECT * FROM (
             SELECT m.id,
 -- include: size_of_m
+                   ,
+-- include: weight_of_m
+                   AS weight
             FROM pgqueue_message m
             WHERE m.id = room.head AND m.state = 'ready' AND room.n > 0 AND
 -- include: takes_it
@@ -194,6 +250,9 @@ WITH fast AS MATERIALIZED (
         SELECT * FROM (
             SELECT m.id,
 -- include: size_of_m
+                   ,
+-- include: weight_of_m
+                   AS weight
             FROM pgqueue_message m
             WHERE m.state = 'ready' AND m.governed AND NOT m.ordered
               AND m.channel = %(channel)s AND m.key = room.key
@@ -204,6 +263,19 @@ WITH fast AS MATERIALIZED (
             ORDER BY m.rank, m.run_at, m.id
             LIMIT room.n
             FOR NO KEY UPDATE SKIP LOCKED) parallel
-        LIMIT room.n) picked
+        LIMIT room.n) of_lane
+        WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)) found
+), weighed AS MATERIALIZED (
+    SELECT *,
+           coalesce(sum(least(weight, %(gate_running)s::int)) FILTER (WHERE has_places AND has_tokens) OVER so_far
+                    <= %(gate_places)s::int, true) AS has_gate_places,
+           coalesce(sum(least(weight, %(gate_burst)s::int)) FILTER (WHERE has_places AND has_tokens) OVER so_far
+                    <= %(gate_tokens)s::int, true) AS has_gate_tokens
+    FROM picked
+    WINDOW so_far AS (ORDER BY turn, number ROWS UNBOUNDED PRECEDING)
+), due AS MATERIALIZED (
+    SELECT id, size, is_packed
+    FROM weighed
+    WHERE has_places AND has_tokens AND has_gate_places AND has_gate_tokens
 ),
 -- include: fitting

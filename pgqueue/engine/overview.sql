@@ -39,7 +39,14 @@ UNION ALL
      CROSS JOIN LATERAL (
          SELECT * FROM pgqueue_policy p
          WHERE p.channel = gate.channel AND p.scope = 'channel' AND p.key = '' LIMIT 1) p) c
- WHERE c.running >= c.max_running OR c.wake_at > statement_timestamp()
+ WHERE c.wake_at > statement_timestamp() OR c.max_running <= (
+     SELECT sum(weight) FROM (
+         SELECT
+-- include: weight_of_m
+                AS weight
+         FROM pgqueue_message m
+         WHERE m.state = 'running' AND m.channel = c.channel
+         LIMIT %(bound)s) w)
  LIMIT %(limit)s)
 ORDER BY 2, 3
 

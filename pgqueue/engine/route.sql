@@ -95,7 +95,7 @@ SET state = 'runnable',
     tat = least(lane.tat, coalesce(
         clock_timestamp() + (
             SELECT p.per / p.rate
-                   * coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch FROM p.per) / 10)))
+                   * greatest(lane.heaviest, coalesce(p.burst, ceil(p.rate / extract(epoch FROM p.per) / 10)))
             FROM pgqueue_policy p
             WHERE p.channel = lane.channel AND p.rate IS NOT NULL
               AND p.scope IN ('each', 'key') AND p.key IN ('', lane.key) AND lane.key <> ''
@@ -108,7 +108,7 @@ SELECT key FROM pgqueue_lane WHERE channel = %(channel)s
 
 -- name: ring_ahead
 -- Ring for channels with a lane whose last turn lies in the future, or with a gate that delays messages for longer than
--- its rate: the server's clock was set back. The router marks their lanes again, and bounds their delays.
+-- its rate and the heaviest message of the last claim: the server's clock was set back. The router marks their lanes again, and bounds their delays.
 WITH rung AS (
     INSERT INTO pgqueue_bell (channel)
     SELECT channel FROM pgqueue_lane WHERE turn_at > statement_timestamp() + interval '1 second'
@@ -116,7 +116,8 @@ WITH rung AS (
     SELECT gate.channel
     FROM pgqueue_gate gate JOIN pgqueue_policy p ON p.channel = gate.channel AND p.scope = 'channel' AND p.rate IS NOT NULL
     WHERE gate.tat > statement_timestamp() + interval '1 second'
-              + p.per / p.rate * coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch FROM p.per) / 10)))
+              + p.per / p.rate
+                * greatest(gate.heaviest, coalesce(p.burst, ceil(p.rate / extract(epoch FROM p.per) / 10)))
     RETURNING channel
 )
 SELECT pgqueue_tell_v1(channel) FROM rung
@@ -128,8 +129,9 @@ INSERT INTO pgqueue_bell (channel, key) VALUES (%(channel)s, %(key)s)
 -- name: mark_gates
 -- Store when the gate's rate allows the next start. A claim stores this only if it took a message.
 UPDATE pgqueue_gate gate
-SET tat = least(gate.tat, coalesce(clock_timestamp() + pace.burst * pace.gap, 'epoch')),
-    wake_at = least(gate.tat, clock_timestamp() + pace.burst * pace.gap) - (pace.burst - 1) * pace.gap
+SET tat = least(gate.tat, coalesce(clock_timestamp() + greatest(pace.burst, gate.heaviest) * pace.gap, 'epoch')),
+    wake_at = least(gate.tat, clock_timestamp() + greatest(pace.burst, gate.heaviest) * pace.gap)
+              - (pace.burst - 1) * pace.gap
 FROM unnest(%(channels)s::text[]) AS rung (channel)
 LEFT JOIN LATERAL (
     SELECT p.per / p.rate AS gap,
@@ -210,6 +212,25 @@ OR (SELECT count(*) FROM (
 -- include: head_of_lane
     ) h) > 0
 
+-- name: next_weight
+-- The weight of the message that a claim takes next from "… lane (channel, key)".
+SELECT weight FROM (
+    SELECT 1 AS place, NULL::smallint AS rank, NULL::timestamptz AS run_at, m.id,
+-- include: weight_of_m
+           AS weight
+    FROM pgqueue_message m
+    WHERE m.id = (
+-- include: head_of_lane
+        )
+    UNION ALL
+    SELECT * FROM (
+        SELECT 2, m.rank, m.run_at, m.id,
+-- include: weight_of_m
+        FROM pgqueue_message m
+        WHERE m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = lane.channel AND m.key = lane.key
+        ORDER BY m.rank, m.run_at, m.id LIMIT 1) parallel) first
+ORDER BY place LIMIT 1
+
 -- name: forget
 -- Delete idle lanes without messages and without a past that their rate must remember. A bell creates them again. An
 -- idle lane with messages is kept, so that `contradictions` finds it.
@@ -250,8 +271,13 @@ LEFT JOIN LATERAL (
     ORDER BY p.scope = 'key' DESC LIMIT 1) p ON true
 WHERE lane.state IN ('idle', 'saturated') AND lane.turn_at < statement_timestamp() - interval '5 seconds'
   AND (lane.state = 'idle' OR p.max_running IS NULL OR (
-           SELECT count(*) FROM pgqueue_message m
-           WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key) < p.max_running)
+           SELECT coalesce(sum(
+-- include: weight_of_m
+               ), 0)
+           FROM pgqueue_message m
+           WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key) + least(p.max_running, (
+-- include: next_weight
+           )) <= p.max_running)
   AND (
 -- include: has_work
   )

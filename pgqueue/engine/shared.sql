@@ -140,6 +140,11 @@ UPDATE pgqueue_message m
 -- include: leased
 WHERE m.id = ANY (%(ids)s::bigint[])
 
+-- name: weight_of_m
+-- How many messages message m counts for in limits. Any JSON may be stored in `options`: the claim must not raise.
+CASE WHEN jsonb_typeof(m.options -> 'weight') = 'number'
+     THEN least(greatest((m.options ->> 'weight')::numeric, 1), 100)::int ELSE 1 END
+
 -- name: size_of_m
 -- Columns of message m: its size in a claim, as it is stored, and whether its payload is packed. A packed payload
 -- counts as ten times as large: its true size is known only after unpacking.

@@ -331,6 +331,13 @@ def priority(text: str) -> int:
 
 
 @_kind
+def weight(text: str) -> int:
+    """Read the weight of a message."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= 3
+    return as_count(int(text) if is_number else text, most=100)
+
+
+@_kind
 def role_prefix(text: str) -> str:
     """Read the prefix of the names of roles."""
     if text.startswith("pg_"):

@@ -20,6 +20,7 @@ from pgqueue.management.columns import aligned
 from pgqueue.management.rows import plain
 from pgqueue.models import History, Message, Worker
 from pgqueue.tasks import redacting
+from pgqueue.tasks.options import weight_of
 from pgqueue.values.escaping import in_lines, on_one_line
 
 CHILDREN = 100
@@ -57,6 +58,7 @@ def _told(alias: str, row: Any, state: str, own: Mapping[str, Any]) -> dict[str,
         "id": row.id,
         "state": state,
         **{name: plain(getattr(row, name)) for name in COLUMNS[1:]},
+        "weight": weight_of(row.options),
         "lease_until": None,
         "finished_at": None,
         **own,

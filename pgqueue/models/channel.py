@@ -365,6 +365,12 @@ class Lane(models.Model):
     # Of the generic cell rate algorithm: at this time all starts so far are within the rate.
     tat = InstantField(help_text=_("Theoretical arrival time, by which the rate is kept."))
     wake_at = InstantField(null=True, help_text=_("When a throttled lane may go on."))
+    heaviest = models.SmallIntegerField(
+        db_default=1,
+        help_text=_(
+            "The greatest weight of its last claim: its rate may be late by so many starts."
+        ),
+    )
 
     class Meta:
         db_table = "pgqueue_lane"
@@ -396,6 +402,9 @@ class Gate(models.Model):
     channel = models.TextField(db_collation="C", primary_key=True)
     tat = InstantField(help_text=_("Theoretical arrival time, as a lane's."))
     wake_at = InstantField(null=True, help_text=_("When the channel's rate lets it go on."))
+    heaviest = models.SmallIntegerField(
+        db_default=1, help_text=_("The greatest weight of its last claim, as a lane's.")
+    )
 
     class Meta:
         db_table = "pgqueue_gate"

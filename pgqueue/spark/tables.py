@@ -149,6 +149,7 @@ _COMMON = (
     _column("metadata", Type.TEXT),
     _column("options", Type.TEXT),
     _column("priority", Type.INT),
+    Column("weight", Type.INT, f"({load('pgqueue.engine.shared')['weight_of_m']})"),
     _any_time("run_at"),
     _any_time("expires_at"),
     _column("worker_id", Type.TEXT),

@@ -65,6 +65,7 @@ class Declaration(Generic[P, T]):
     channel: str | None = None
     key: str | Callable[..., str] = ""
     priority: int = 0
+    weight: int = 1
     run_after: datetime | timedelta | None = None
     expires_at: datetime | None = None
     ttl: timedelta | None = None

@@ -308,6 +308,8 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         key: the sub-queue inside its channel, a tenant for example; or a function of the call's
             arguments that returns it. Keys take turns, however many messages wait in each.
         priority: -100 to 100; higher first within a key.
+        weight: 1 to 100, for how many messages it counts in the limits of its channel and its key,
+            `max_running` and `rate`. If a limit is lower, the message counts for the whole limit.
         run_after: an aware datetime, or seconds or a timedelta from when the message is enqueued.
         expires_at: an aware datetime; a message that has not started by then ends as expired.
         ttl: the same as seconds or a timedelta from the enqueue; the earlier limit applies.
@@ -319,7 +321,7 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             time even if its message ends sooner.
         on_conflict: the reaction to a second message with the same dedupe_key. "return": the first
             message is returned. "replace": the arguments and times of the first are replaced, if it
-            has not started (debouncing: a burst runs once). "raise": raises DuplicateMessage.
+            has not started (debouncing: many calls run once). "raise": raises DuplicateMessage.
         longest_wait: seconds or a timedelta, with on_conflict="replace". A message that is replaced
             again and again is due this long after the first enqueue at the latest.
         hold_for: as `hold()`.

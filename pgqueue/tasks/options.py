@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
@@ -35,6 +36,8 @@ from pgqueue.values.number_checks import (
 
 logger = logger_of("pgqueue")
 
+HEAVIEST = 100
+"""The most messages that one message counts for. Claims take a greater weight for this one."""
 AS_CONFIGURED = ""
 """The value of `logs` for a task that names none: the setting RUN_LOGS."""
 CONFLICTS = ("return", "replace", "raise")
@@ -67,6 +70,7 @@ class Options(EventTaskOptions, total=False):
     """The options of `@task` and `using()`. Each is documented at `@task`."""
 
     key: str | Callable[..., str]
+    weight: int
     run_after: datetime | timedelta | float | None
     expires_at: datetime | None
     ttl: timedelta | float | None
@@ -132,6 +136,10 @@ def _key(value: Any) -> str | Callable[..., str]:
 
 def _priority(value: Any) -> int:
     return as_count(value, least=-100, most=100)
+
+
+def _weight(value: Any) -> int:
+    return as_count(value, most=HEAVIEST)
 
 
 def _run_after(value: Any) -> datetime | timedelta | None:
@@ -254,6 +262,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "channel": _channel,
     "key": _key,
     "priority": _priority,
+    "weight": _weight,
     "run_after": _run_after,
     "expires_at": _moment,
     "ttl": _duration,
@@ -287,10 +296,21 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def weight_of(options: Any) -> int:
+    """Return the weight that a claim reads in the options of a message."""
+    weight = options.get("weight") if isinstance(options, Mapping) else None
+    if isinstance(weight, bool) or not isinstance(weight, int | float | Decimal):
+        return 1
+    return round(min(max(weight, 1), HEAVIEST))
+
+
 def travelling(
     options: Mapping[str, Any], defaults: Mapping[str, Any], travel: RunOptions
 ) -> str | None:
     """Return the run options that differ from the task's declaration, as JSON; None: none differs.
+
+    Claims know no declarations: for an option that they read, the declaration's value travels, too,
+    unless it is the value that a claim assumes.
 
     Args:
         travel: the options that travel with a message.
@@ -301,7 +321,7 @@ def travelling(
     changed = {}
     for name, option in travel.items():
         value = options.get(name)
-        if value == defaults.get(name):
+        if value == defaults.get(name) and value == ASSUMED_BY_CLAIMS.get(name, value):
             continue
         try:
             changed[name] = None if value is None else option.dump(value)
@@ -379,13 +399,18 @@ RUN_OPTIONS: RunOptions = {
     "timeout": LIMIT,
     "hard_timeout": LIMIT,
     "atomic": RunOption(_atomic, _atomic),
+    "weight": RunOption(_weight, _weight),
 }
+ASSUMED_BY_CLAIMS: Mapping[str, Any] = {"weight": 1}
+"""The value of each option that claims read, for a message whose options lack it."""
+READ_BY_CLAIMS: RunOptions = {name: RUN_OPTIONS[name] for name in ASSUMED_BY_CLAIMS}
 
 
 class MessageOptions(TypedDict, total=False):
     """The options of `send()` that are the same for all messages of a call. See `send()`."""
 
     priority: int
+    weight: int
     run_after: datetime | timedelta | float | None
     expires_at: datetime | None
     ttl: timedelta | float | None
@@ -445,6 +470,7 @@ _OF_A_MESSAGE: dict[str, Callable[[Any], Any]] = {
     "body": _body,
     "dedupe_key": checked_dedupe_key,
     "priority": _priority,
+    "weight": _weight,
     "run_after": _run_after,
     "expires_at": _moment,
     "ttl": _duration,

@@ -22,7 +22,13 @@ from pgqueue.engine.values import Tuples
 from pgqueue.exceptions import DuplicateMessage, InvalidMessage
 from pgqueue.tasks import tenants
 from pgqueue.tasks.current import running_in
-from pgqueue.tasks.options import MessageOptions, checked_message
+from pgqueue.tasks.options import (
+    ASSUMED_BY_CLAIMS,
+    READ_BY_CLAIMS,
+    MessageOptions,
+    checked_message,
+    travelling,
+)
 
 BATCH = 10_000
 
@@ -48,6 +54,8 @@ def send(
         body: bytes of any format. A message may have both a payload and a body, or neither.
         key: the sub-queue inside the channel; keys take turns.
         priority: -100 to 100; higher first within a key.
+        weight: 1 to 100, for how many messages it counts in the limits of its channel and its key,
+            `max_running` and `rate`. If a limit is lower, the message counts for the whole limit.
         run_after: an aware datetime, or seconds or a timedelta from now.
         expires_at: an aware datetime at which the message ends unless it was received before.
         ttl: the same as seconds or a timedelta from now.
@@ -257,7 +265,7 @@ def _common(given: dict[str, Any], parent_id: int | None) -> engine.Common:
         channel=given["channel"],
         task="",
         metadata=tenants.carried(json.dumps(given.get("metadata", {}))),
-        options=None,
+        options=travelling({**ASSUMED_BY_CLAIMS, **given}, ASSUMED_BY_CLAIMS, READ_BY_CLAIMS),
         priority=given.get("priority", 0),
         max_attempts=given.get("max_attempts") or settings().max_attempts,
         run_at=due if isinstance(due, datetime) else None,

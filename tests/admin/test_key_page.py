@@ -74,6 +74,28 @@ def test_a_key_that_is_saturated_says_by_what(queue: Connection, viewer: Client)
     assert "2 at once" in text(viewer)
 
 
+def test_a_key_without_room_for_a_heavy_message_says_so(queue: Connection, viewer: Client):
+    limit("mail", "each", max_running=5)
+    insert(queue, channel="mail", key="tenant", state="running", options='{"weight": 3}')
+    lane("saturated")
+
+    (reason,) = reasons(viewer)
+
+    assert reason.startswith("The key has no room for the weight of its next message")
+    assert "count for 3, and 5 may run" in reason
+
+
+def test_a_channel_that_heavy_messages_saturate_says_so(queue: Connection, viewer: Client):
+    limit("mail", "channel", max_running=4)
+    insert(queue, channel="mail", key="other", state="running", options='{"weight": 4}')
+
+    (reason,) = reasons(viewer)
+
+    assert reason.startswith(
+        "The channel as a whole is saturated: its running messages count for 4"
+    )
+
+
 def test_a_key_that_is_throttled_says_until_when(queue: Connection, viewer: Client):
     limit("mail", "each", rate=1, per=timedelta(hours=1))
     until = timezone.now() + SOON

@@ -17,7 +17,7 @@ from pgqueue.admin.overview_data import LABELS, look
 from pgqueue.admin.overview_sections import in_words
 from pgqueue.engine import overview, run_statistics
 from pgqueue.engine.run_statistics import WINDOWS, Counts
-from pgqueue.models import Lane, Message, Worker
+from pgqueue.models import Gate, Lane, Message, Policy, Worker
 from pgqueue.signals import task_started
 from pgqueue.states import State
 from tests import jobs
@@ -197,12 +197,23 @@ def test_limits_that_hold_back_are_named(viewer: Client) -> None:
         Message.objects.create(
             channel=channel, key=key, task="t", state=State.RUNNING, max_attempts=1
         )
+    Policy.objects.create(channel="heavy", scope="channel", max_running=3)
+    Gate.objects.get_or_create(channel="heavy", defaults={"tat": timezone.now()})
+    Message.objects.create(
+        channel="heavy",
+        key="x",
+        task="t",
+        state=State.RUNNING,
+        max_attempts=1,
+        options={"weight": 3},
+    )
 
     limited = look("default", HOUR).limited
 
     assert limited.is_all
     assert [(each.what, each.channel, each.key, each.running) for each in limited.found] == [
         ("channel", "all", "", 1),
+        ("channel", "heavy", "", 1),
         ("key", "mail", "ada", 1),
     ]
     page = viewer.get(URL).text

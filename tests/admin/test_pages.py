@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from typing import Any
@@ -106,7 +107,7 @@ def test_a_message_shows_its_payload_metadata_progress_and_options(
         queue,
         payloads=['{"args": [1.10, "é"], "kwargs": {"name": "<b>"}}'],
         metadata='{"trace": "00-1"}',
-        options='{"timeout": 3}',
+        options='{"timeout": 3, "weight": 47}',
     )
     Message.objects.update(progress={"done": "seven"}, body=b"\x00" * 2048)
 
@@ -115,6 +116,7 @@ def test_a_message_shows_its_payload_metadata_progress_and_options(
     assert '"args": [\n        1.10,\n        "é"\n    ]' in page
     assert '"trace": "00-1"' in page
     assert '"timeout": 3' in page
+    assert re.search(r"Weight:</label>\s*<div class=\"readonly\">47<", page)
     assert '"done": "seven"' in page
     assert "2.0\xa0KB" in page
 

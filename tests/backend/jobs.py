@@ -161,3 +161,8 @@ def not_top_level() -> Any:
 @postgres_task(encrypted=True)
 def keep_encrypted(text):
     return f"{text}, kept"
+
+
+@postgres_task(weight=5)
+def lift(number):
+    return number

@@ -134,6 +134,7 @@ RULES: dict[str, Rule] = {
     "flow_json": objects("names"),
     "flow_numbers": between("id", 1, MOST),
     "flow_times": times("created_at ended_at"),
+    "gate_heaviest": between("heaviest", 1, 100),
     "gate_times": times("tat wake_at"),
     "group_partitions": between("partitions", 1, 1024),
     "group_times": times("created_at"),
@@ -147,6 +148,7 @@ RULES: dict[str, Rule] = {
     "history_times": times(
         "cancel_requested_at claimed_at created_at expires_at finished_at run_at started_at"
     ),
+    "lane_heaviest": between("heaviest", 1, 100),
     "lane_state": one_of("state", "idle", "runnable", "saturated", "throttled"),
     "lane_times": times("tat turn_at wake_at"),
     "log_floor_numbers": between("position", 0, MOST),

@@ -22,6 +22,7 @@ from tests.management.calling import call
 
 KEYS = {
     *("id", "state", "task", "channel", "key", "priority", "attempt", "failures", "lost"),
+    "weight",
     *("max_attempts", "created_at", "run_at", "expires_at", "claimed_at", "started_at"),
     *("cancel_requested_at", "ordered", "dedupe_key", "parent_id", "lease_until", "finished_at"),
     *("flow_id", "waits_for", "awaited_by"),
@@ -38,11 +39,12 @@ def shown(id: int | str) -> dict[str, object]:
 def test_a_live_message_and_one_that_ended_have_the_keys_that_are_documented(
     queue: Connection,
 ) -> None:
-    [live], [claim] = enqueue(queue), run(queue, channel="mail")
+    [live], [claim] = enqueue(queue, options='{"weight": 5}'), run(queue, channel="mail")
     settle.complete(queue, [done(claim, '{"sent": true}')])
 
     assert set(shown(live)) == set(shown(claim.id)) == KEYS
     assert shown(live)["state"] == "ready"
+    assert (shown(live)["weight"], shown(claim.id)["weight"]) == (5, 1)
     assert shown(claim.id)["state"] == "succeeded"
     assert shown(claim.id)["result"] == {"sent": True}
     assert str(shown(claim.id)["finished_at"]).endswith("+00:00")

@@ -27,6 +27,7 @@ class Message:
         is_over: its lease, or its hold, ran out, though it may not be noticed yet.
         is_unwanted: it ran when it was cancelled.
         has_begun: the worker that has it says that it runs.
+        weight: how many messages it counts for.
     """
 
     id: int
@@ -45,6 +46,7 @@ class Message:
     worker_id: UUID | None = None
     dedupe_key: str | None = None
     debounced: bool = False
+    weight: int = 1
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Given(NamedTuple):
     held: bool = False
     delayed: bool = False
     conflict: str = "existing"
+    weight: int = 1
 
 
 @dataclass
@@ -135,9 +138,25 @@ class World:
             (self.policy_of(message.channel, message.key), self.running(message)),
             (self.policy_of(message.channel), self.running(message, whole=True)),
         ):
-            if policy.max_running is not None and len(running) >= policy.max_running:
-                return f"{len(running)} run, and {policy} holds"
+            weight = sum(self.messages[id].weight for id in running)
+            most = policy.max_running
+            # One that is heavier than the limit runs alone.
+            if most is not None and weight + min(message.weight, most) > most:
+                return f"{weight} run, and {policy} holds"
         return None
+
+    def is_behind_a_heavy_one(self, message: Message) -> bool:
+        """Say whether a heavy message may keep the room that a lighter one would find."""
+        is_whole = self.policy_of(message.channel).max_running is not None
+        return any(
+            each.state == "ready"
+            and each.weight > 1
+            and each.id != message.id
+            and each.channel == message.channel
+            and (is_whole or each.key == message.key)
+            and "holds" in (self.obstacle(each) or "")
+            for each in self.messages.values()
+        )
 
     def _disorder(self, message: Message) -> str | None:
         lane = [
@@ -223,11 +242,12 @@ class World:
         new = Message(
             id, given.channel, key, state, given.ordered, dedupe_key=dedupe_key,
             is_due=not given.delayed, debounced=replaces and dedupe_key is not None,
+            weight=given.weight,
         )  # fmt: skip
         if live:
             stored.messages[live.id] = replace(
                 live, state=state, is_due=new.is_due, is_over=False, is_expired=False,
-                debounced=True,
+                debounced=True, weight=given.weight,
             )  # fmt: skip
             return "replaced", live.id
         stored.messages[id] = new
@@ -361,15 +381,17 @@ class Starts:
     def __init__(self) -> None:
         self._paid_until: dict[tuple[str, str | None], datetime] = {}
 
-    def is_within(self, policy: Policy, channel: str, key: str | None, at: datetime) -> bool:
+    def is_within(
+        self, policy: Policy, channel: str, key: str | None, at: datetime, weight: int
+    ) -> bool:
         """Count a start; say whether the rate allows it."""
         if policy.rate is None:
             return True
         gap = policy.per / policy.rate
         burst = policy.burst or max(1, ceil(0.1 / gap.total_seconds()))
-        paid = max(self._paid_until.get((channel, key), at), at) + gap
-        self._paid_until[channel, key] = paid
-        return paid <= at + burst * gap + self.ROUNDING
+        paid = max(self._paid_until.get((channel, key), at), at)
+        self._paid_until[channel, key] = paid + weight * gap
+        return paid + min(weight, burst) * gap <= at + burst * gap + self.ROUNDING
 
     def pass_time(self, passed: timedelta) -> None:
         """Let each start have been so much earlier."""

@@ -85,6 +85,7 @@ OTHERS: dict[str, Any] = {
     "channel": "mail",
     "queue_name": "mail",
     "priority": 1,
+    "weight": 2,
     "run_after": 60,
     "expires_at": datetime(2100, 1, 1, tzinfo=UTC),
     "ttl": 60,

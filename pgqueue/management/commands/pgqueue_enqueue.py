@@ -17,7 +17,7 @@ from pgqueue.management.selection import USAGE
 from pgqueue.tasks import Task, find_task, registry, scheduling
 from pgqueue.values.error_words import hint, shown
 
-OPTIONS = ("channel", "key", "priority", "run_after", "dedupe_key")
+OPTIONS = ("channel", "key", "priority", "weight", "run_after", "dedupe_key")
 EXISTING = {
     "stored": "Enqueued message {}.",
     "replaced": "Message {} had its dedupe key: it has these arguments now.",
@@ -62,6 +62,12 @@ class Command(QueueCommand):
         )
         parser.add_argument("--key", type=arguments.key, help="the sub-queue in the channel.")
         parser.add_argument("--priority", type=arguments.priority, metavar="N", help="-100 to 100.")
+        parser.add_argument(
+            "--weight",
+            type=arguments.weight,
+            metavar="N",
+            help="1 to 100: for how many messages it counts in max_running and rate.",
+        )
         parser.add_argument(
             "--run-after",
             type=arguments.due,

@@ -12,6 +12,7 @@ from pgqueue.events.conditions import NO_EVENT as NO_EVENT
 from pgqueue.events.conditions import PositionConflict as PositionConflict
 from pgqueue.events.consumers import consumer as consumer
 from pgqueue.events.later import publish_later as publish_later
+from pgqueue.events.projections import Rebuild as Rebuild
 from pgqueue.events.publishing import apublish as apublish
 from pgqueue.events.publishing import apublish_many as apublish_many
 from pgqueue.events.publishing import publish as publish

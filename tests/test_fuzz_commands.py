@@ -379,7 +379,7 @@ def test_the_command_for_groups_refuses_a_name_or_makes_it(name: str) -> None:
     assert attempt(run, CommandError) or name not in ("billing", "é", "x" * 190)
 
 
-@pytest.mark.parametrize("verb", ["run", "reset", "resume", "delete"])
+@pytest.mark.parametrize("verb", ["run", "reset", "rebuild", "resume", "delete"])
 @EXAMPLES
 @given(name=TEXTS)
 @example(name="\ud800")

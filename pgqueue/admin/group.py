@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin.utils import display_for_value
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
@@ -26,7 +26,8 @@ from pgqueue.admin.fields import STARTS, PositionField
 from pgqueue.conf import settings
 from pgqueue.engine import groups as engine
 from pgqueue.events import groups
-from pgqueue.events.consumers import checked_name
+from pgqueue.events.consumers import checked_new_name
+from pgqueue.exceptions import InvalidGroup
 from pgqueue.models import Group
 
 SHOWN = 3
@@ -47,7 +48,7 @@ class NewGroupForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean_name(self) -> str:
         name: str = self.cleaned_data["name"]
         try:
-            checked_name(name)
+            checked_new_name(name)
         except (TypeError, ValueError) as error:
             raise ValidationError(str(error)) from error
         # Django would look in the database that its routers choose.
@@ -85,7 +86,7 @@ class GroupChangeList(ChangeList):
 class GroupAdmin(QueueAdmin):
     """The groups of the event log, with their readers and positions."""
 
-    actions = ("resume",)
+    actions = ("resume", "rebuild")
     list_display = ("name", "partitions", "position", "lag", "readers", "state", "last_moved")
     search_fields = ("name",)
     ordering = ("name",)
@@ -200,6 +201,22 @@ class GroupAdmin(QueueAdmin):
             count += resumed
         said = ngettext("%d partition resumed.", "%d partitions resumed.", count)
         self.message_user(request, said % count)
+        return None
+
+    @admin.action(permissions=["change"], description=_("Rebuild from the beginning of the log"))
+    def rebuild(self, request: HttpRequest, queryset: QuerySet[Group]) -> HttpResponse | None:
+        count = 0
+        for group in queryset:
+            try:
+                groups.rebuild(group.name, database=settings().database)
+            except InvalidGroup as error:
+                self.message_user(request, str(error), messages.ERROR)
+            else:
+                self.log_change(request, group, gettext("A rebuild was begun."))
+                count += 1
+        if count:
+            said = ngettext("%d rebuild begun.", "%d rebuilds begun.", count)
+            self.message_user(request, said % count)
         return None
 
 

@@ -70,6 +70,22 @@ class GroupState(NamedTuple):
     updated_at: datetime
 
 
+class GroupPosition(NamedTuple):
+    """The position of a partition, for the hand-over of a rebuild.
+
+    Attributes:
+        position: the last event that was handled.
+        reader: the id of the present or last reader; None: none.
+        is_failing: whether the next event has failed.
+    """
+
+    group: str
+    partition: int
+    position: int
+    reader: UUID | None
+    is_failing: bool
+
+
 class CursorState(NamedTuple):
     """The state of a partition of a group, for pages.
 
@@ -204,11 +220,11 @@ def renew(connection: Connection, name: str, reader: UUID, *, lease: timedelta =
         return set().union(*by_halves(some, held, leave, error=error))
 
 
-def release(connection: Connection, name: str, reader: UUID, partitions: Collection[int]) -> None:
+def release(connection: Cursors, name: str, reader: UUID, partitions: Collection[int]) -> None:
     """Give the reader's partitions back."""
-    connection.execute(
-        SQL["release"], {"name": name, "reader": reader, "partitions": list(partitions)}
-    )
+    given = {"name": name, "reader": reader, "partitions": list(partitions)}
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["release"], given)
 
 
 def begin(connection: Connection, name: str, partition: int, reader: UUID, *, suspect: int) -> bool:
@@ -302,6 +318,43 @@ def reset(connection: Cursors, name: str, position: int) -> bool:
         return bool(cursor.rowcount)
 
 
+def begin_rebuild(connection: Cursors, rebuilt: str, *, partitions: int, position: int) -> bool:
+    """Make the group of a rebuild; return False if it exists.
+
+    Args:
+        connection: in a transaction.
+        rebuilt: the name of the new group.
+    """
+    given = {"name": rebuilt, "partitions": partitions, "position": position}
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["make"], given)
+        return bool(cursor.rowcount)
+
+
+def positions(
+    connection: Cursors, names: Collection[str], *, locks: bool = False
+) -> list[GroupPosition]:
+    """Return the positions of groups, ordered by their names and partitions.
+
+    Args:
+        locks: keep them from moving until the transaction ends.
+    """
+    with connection.cursor() as cursor:
+        statement = SQL["locked_positions" if locks else "positions"]
+        cursor.execute(statement, {"names": list(names)})
+        return [GroupPosition(*row) for row in cursor.fetchall()]
+
+
+def seize(connection: Cursors, name: str, reader: UUID, *, lease: timedelta = LEASE) -> bool:
+    """Take all partitions of a group from their readers; return whether they were taken.
+
+    They are not taken while the lease of a reader has ended and no other reader has followed.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["seize"], {"name": name, "reader": reader, "lease": lease})
+        return bool(cursor.rowcount)
+
+
 def resume(connection: Cursors, name: str) -> int:
     """Resume the partitions that an event has stopped, or delays; return their number."""
     with connection.cursor() as cursor:
@@ -309,11 +362,11 @@ def resume(connection: Cursors, name: str) -> int:
         return int(cursor.rowcount)
 
 
-def delete(connection: Cursors, name: str) -> bool:
-    """Delete a group, whose readers lose their partitions; return whether it existed."""
+def delete(connection: Cursors, *names: str) -> bool:
+    """Delete groups, whose readers lose their partitions; return whether the first one existed."""
     with connection.cursor() as cursor:
-        cursor.execute(SQL["delete"], {"name": name})
-        return cursor.fetchone() is not None
+        cursor.execute(SQL["delete"], {"names": list(names)})
+        return (names[0],) in cursor.fetchall()
 
 
 def states(connection: Cursors, names: Collection[str] | None = None) -> list[GroupState]:

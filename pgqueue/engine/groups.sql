@@ -149,6 +149,29 @@ SET position = %(position)s, reader_id = NULL, lease_until = NULL, failures = 0,
     is_stopped = false, updated_at = statement_timestamp(), suspect = NULL, lost = 0, begun_at = NULL
 WHERE "group" = %(name)s
 
+-- name: positions
+SELECT "group", partition, position, reader_id, is_stopped OR failures > 0
+FROM pgqueue_cursor
+WHERE "group" = ANY (%(names)s::text[])
+ORDER BY "group", partition
+
+-- name: locked_positions
+-- include: positions
+FOR NO KEY UPDATE
+
+-- name: seize
+-- Take all partitions of a live group for the hand-over of its rebuild. Its readers are fenced by that: an event that
+-- they handle now is rolled back or handled again. A reader whose lease has ended may have died of an event: its
+-- partition is left to the next reader, which charges the loss.
+UPDATE pgqueue_cursor
+SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s::interval, begun_at = NULL
+WHERE "group" = %(name)s
+  AND partition = ANY (ARRAY(
+    SELECT partition FROM pgqueue_cursor WHERE "group" = %(name)s ORDER BY partition FOR NO KEY UPDATE))
+  AND NOT EXISTS (
+    SELECT FROM pgqueue_cursor
+    WHERE "group" = %(name)s AND reader_id <> %(reader)s AND lease_until < statement_timestamp())
+
 -- name: resume
 UPDATE pgqueue_cursor
 SET is_stopped = false, failures = 0, retry_at = NULL, reader_id = NULL, lease_until = NULL,
@@ -157,9 +180,9 @@ WHERE "group" = %(name)s AND (is_stopped OR retry_at IS NOT NULL)
 
 -- name: delete
 WITH gone AS (
-    DELETE FROM pgqueue_cursor WHERE "group" = %(name)s
+    DELETE FROM pgqueue_cursor WHERE "group" = ANY (%(names)s::text[])
 )
-DELETE FROM pgqueue_group WHERE name = %(name)s RETURNING name
+DELETE FROM pgqueue_group WHERE name = ANY (%(names)s::text[]) RETURNING name
 
 -- name: states
 SELECT g.name, g.partitions, min(c.position), (b.head - min(c.position)),

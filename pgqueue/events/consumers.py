@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, get_args
 
@@ -13,6 +14,14 @@ from pgqueue.calls import tracing
 from pgqueue.calls.callables import check_did_run, fault_of, is_coroutine_function
 from pgqueue.conf import settings
 from pgqueue.database import guard
+from pgqueue.events.projections import (
+    SUFFIX,
+    Rebuild,
+    checked_new,
+    rebuild_name,
+    rebuilding,
+    rebuilt_now,
+)
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidGroup, PGQueueError
 from pgqueue.options.filters import Filter, as_filter
@@ -57,6 +66,8 @@ class Consumer:
     backoff: Backoff
     on_failure: OnFailure
     database: str | None
+    rebuild: Rebuild | None = None
+    rebuilt: str = ""
 
     def __post_init__(self) -> None:
         for name in ("__module__", "__name__", "__qualname__", "__doc__"):
@@ -72,6 +83,16 @@ class Consumer:
         """The database that the log is in."""
         return self.database or settings().database
 
+    @property
+    def is_rebuilding(self) -> bool:
+        """Whether the current call of the handler belongs to a rebuild of the group."""
+        return rebuilt_now() == self.name
+
+    def for_rebuild(self) -> Consumer:
+        """Return the consumer that rebuilds this group: a failing event stops it."""
+        name = rebuild_name(self.name)
+        return replace(self, name=name, rebuilt=self.name, on_failure="stop")
+
     def handle(self, events: Sequence[RecordedEvent]) -> None:
         """Call the handler with events, one by one or as a list."""
         if self.batch is None:
@@ -82,7 +103,8 @@ class Consumer:
 
     def _guarded(self, events: Sequence[RecordedEvent], given: Any) -> None:
         metadata = (each.metadata for each in events)
-        with tenants.around_events(metadata), tracing.handling(self.name, events):
+        mark = rebuilding(self.rebuilt) if self.rebuilt else nullcontext()
+        with mark, tenants.around_events(metadata), tracing.handling(self.name, events):
             guard.call(self._call, given)
 
     @calls_user_code
@@ -104,6 +126,7 @@ def consumer(
     max_lost: int | None = None,
     backoff: Backoff | Sequence[float | timedelta] | None = None,
     on_failure: OnFailure = "park",
+    rebuild: Rebuild | None = None,
     database: str | None = None,
 ) -> Callable[[Callable[[Any], Any]], Consumer]:
     """Declare a group, and the function that handles its events in the order of the log.
@@ -133,6 +156,8 @@ def consumer(
         backoff: the wait after each error, as for tasks. The partition waits, too.
         on_failure: "park" a given-up event as a dead letter on the channel `group:NAME`, whose
             replay calls the handler again; or "stop" the partition at the event.
+        rebuild: the functions that begin and end a rebuild of the group from the log. During a
+            rebuild, the handler's `is_rebuilding` is true. None: the group cannot be rebuilt.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
@@ -149,11 +174,15 @@ def consumer(
         "max_lost": _or(max_lost, own.max_lost),
         "backoff": _or(backoff, own.backoff),
         "on_failure": on_failure,
+        "rebuild": rebuild,
     }
     options: dict[str, Any] = {
         option: checked_option(_CHECKS[option], option, value, InvalidGroup, caught=CAUGHT)
         for option, value in given.items()
     }
+    if rebuild is not None and len(name.encode()) > NAME_LIMIT - len(SUFFIX):
+        most = NAME_LIMIT - len(SUFFIX)
+        raise InvalidGroup(f"name={shown(name)}: with rebuild=… it has at most {most} bytes.")
     options |= {"filter": as_filter(topics, where, key), "database": database}
     try:
         checked_message({"database": database})
@@ -208,6 +237,15 @@ def checked_name(value: Any) -> str:
     return as_text(as_channel(value), NAME_LIMIT)
 
 
+def checked_new_name(value: Any) -> str:
+    """Return `value` if it is a valid name of a new group.
+
+    Raises:
+        TypeError, ValueError: it is invalid, or reserved for a rebuild.
+    """
+    return checked_new(checked_name(value))
+
+
 def as_partitions(value: Any) -> int:
     """Return `value` if it is a valid number of partitions.
 
@@ -227,6 +265,12 @@ def _on_failure(value: Any) -> str:
     return str(value)
 
 
+def _rebuild(value: Any) -> Rebuild:
+    if not isinstance(value, Rebuild):
+        raise TypeError("it must be a pgqueue.Rebuild.")
+    return value
+
+
 def _backoff(value: Any) -> Backoff:
     backoff = as_backoff(value)
     declare(backoff)
@@ -234,7 +278,7 @@ def _backoff(value: Any) -> Backoff:
 
 
 _CHECKS: dict[str, Check] = {
-    "name": checked_name,
+    "name": checked_new_name,
     "batch": optional(_events),
     "atomic": as_flag,
     "partitions": as_partitions,
@@ -243,4 +287,5 @@ _CHECKS: dict[str, Check] = {
     "max_lost": as_count,
     "backoff": _backoff,
     "on_failure": _on_failure,
+    "rebuild": optional(_rebuild),
 }

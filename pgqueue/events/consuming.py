@@ -244,7 +244,8 @@ class GroupReader(Service):
         given: dict[str, Any] = {"condition": condition, "parameters": parameters}
         after = held.position
         try:
-            stretch = log.read(connection, after=after, limit=limit, **given)
+            reach = self._stretch_of(held)
+            stretch = log.read(connection, after=after, limit=limit, reach=reach, **given)
         except psycopg.Error as error:
             position = first_unreadable(connection, error, after=after, **given)
             if position == after + 1:
@@ -259,6 +260,10 @@ class GroupReader(Service):
             self._lose(held)
             raise
         return stretch
+
+    def _stretch_of(self, held: Held) -> int:
+        """Return the number of positions that the next read may look through."""
+        return log.REACH
 
     def _handle_each(
         self, connection: Connection, held: Held, events: Sequence[RecordedEvent]
@@ -342,15 +347,11 @@ class GroupReader(Service):
 
     def _handle_atomically(self, held: Held, events: Sequence[RecordedEvent]) -> None:
         """Handle events and move the cursor in one transaction: changes happen exactly once."""
-        alias = self._consumer.alias
-        connections[alias].ensure_connection()
-        own = connections[alias].connection
-        if not session_state.is_watched(own):  # the connection is older than this reader
-            session_state.watch(own)
-        with transaction.atomic(using=alias, durable=True):
+        django = self._watched()
+        with transaction.atomic(using=django.alias, durable=True):
             self._consumer.handle(events)
             if not engine.commit(
-                connections[alias],
+                django,
                 self._consumer.name,
                 held.number,
                 self.id,
@@ -358,6 +359,15 @@ class GroupReader(Service):
                 after=held.position,
             ):
                 raise Lost
+
+    def _watched(self) -> Any:
+        """Return Django's connection, whose session state is watched."""
+        django = connections[self._consumer.alias]
+        django.ensure_connection()
+        own = django.connection
+        if not session_state.is_watched(own):  # the connection is older than this reader
+            session_state.watch(own)
+        return django
 
     def _commit(self, connection: Connection, held: Held, upto: int) -> None:
         if engine.commit(connection, self._consumer.name, held.number, self.id, upto=upto):

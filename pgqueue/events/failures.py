@@ -85,6 +85,30 @@ class Failures:
         self._store(connection, held, shown, delay)
         return False
 
+    def note_hand_over(
+        self, connection: Connection, held: Held, error: BaseException, *, failures: int
+    ) -> None:
+        """Note that the user's function failed at the hand-over of a rebuild.
+
+        Raises:
+            Lost: the reader no longer holds the partition.
+            PartitionStopped: the partition stops; an operator resumes the rebuild.
+        """
+        hidden = redacting.hiding_of_events([])
+        shown, delay = stand_in(error, hidden), self._delay(error, failures, hidden)
+        if failures >= self._consumer.max_attempts:
+            delay = None
+        logger.error(
+            "The hand-over of the group %s failed: %s",
+            *(self._consumer.name, self._in_words(delay)),
+            exc_info=shown,
+        )
+        held.failures = failures
+        held.retry_at = monotonic() + (delay or NO_NAP).total_seconds()
+        self._store(connection, held, shown, delay)
+        if delay is None:
+            raise PartitionStopped
+
     def _give_up(
         self,
         connection: Connection,

@@ -9,12 +9,14 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from pgqueue.database import guard
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import groups as engine
 from pgqueue.engine import log
 from pgqueue.engine.groups import GroupState
 from pgqueue.engine.sequence import catch_up
-from pgqueue.events.consumers import as_partitions, checked_name
+from pgqueue.events.consumers import as_partitions, checked_name, checked_new_name, find_consumer
+from pgqueue.events.projections import rebuild_name
 from pgqueue.events.reading import as_alias
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.options.starts import Start, as_start
@@ -33,7 +35,7 @@ def make(
         InvalidGroup: an argument is invalid.
     """
     try:
-        checked_name(name), as_partitions(partitions), as_start(start)
+        checked_new_name(name), as_partitions(partitions), as_start(start)
     except (TypeError, ValueError) as error:
         raise InvalidGroup(f"The group {shown(name)}: {error}") from error
     with _connected(database) as django:
@@ -72,6 +74,35 @@ def reset(name: str, to: Start, *, database: str | None = None) -> int:
         return position
 
 
+def rebuild(name: str, *, database: str | None = None) -> int:
+    """Begin to rebuild a group from the beginning of the log, beside its live readers.
+
+    The processes that read for the group do it. `delete("NAME:rebuild")` ends it early.
+
+    Returns:
+        The position after which the rebuild begins.
+
+    Raises:
+        InvalidGroup: the group does not exist, its handler is not declared here or has no
+            `rebuild`, or a rebuild of the group has begun already.
+    """
+    _check_name(name)
+    consumer = find_consumer(name)
+    if consumer is None or consumer.rebuild is None:
+        lack = "it is not declared here" if consumer is None else "it has no rebuild=…"
+        raise InvalidGroup(f"The group {shown(name)} can't be rebuilt: {lack}.")
+    with _connected(database or consumer.database) as django:
+        partitions = _check(django, name)
+        position, rebuilt = resolve(django, "beginning"), rebuild_name(name)
+        with transaction.atomic(using=django.alias):
+            if not engine.begin_rebuild(django, rebuilt, partitions=partitions, position=position):
+                raise InvalidGroup(
+                    f"The group {shown(name)} is being rebuilt: delete {rebuilt!r} to begin anew."
+                )
+            guard.call(consumer.rebuild.begin)
+        return position
+
+
 def resume(name: str, *, database: str | None = None) -> int:
     """Retry at once in partitions that an event has stopped or delays; return their number.
 
@@ -85,14 +116,14 @@ def resume(name: str, *, database: str | None = None) -> int:
 
 
 def delete(name: str, *, database: str | None = None) -> None:
-    """Delete a group. A reader that still runs creates it again, at the group's start.
+    """Delete a group and its rebuild. A reader that still runs creates it again, at its start.
 
     Raises:
         InvalidGroup: the group does not exist.
     """
     _check_name(name)
     with _connected(database) as django:
-        if not engine.delete(django, name):
+        if not engine.delete(django, name, rebuild_name(name)):
             raise InvalidGroup(f"There is no group {shown(name)}.")
 
 
@@ -125,9 +156,16 @@ def _check_name(name: Any) -> None:
         raise InvalidGroup(f"There is no group {shown(name)}: {error}") from error
 
 
-def _check(connection: Any, name: str) -> None:
-    if engine.partitions_of(connection, name) is None:
+def _check(connection: Any, name: str) -> int:
+    """Return the number of a group's partitions.
+
+    Raises:
+        InvalidGroup: the group does not exist.
+    """
+    partitions = engine.partitions_of(connection, name)
+    if partitions is None:
         raise InvalidGroup(f"There is no group {shown(name)}.")
+    return partitions
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def posts(world: World) -> Iterator[tuple[str, dict[str, Any]]]:
         "channel": ("pause", "delete_selected"),
         "policy": ("delete_selected",),
         "schedule": ("run_now", "delete_selected"),
-        "group": ("resume", "delete_selected"),
+        "group": ("resume", "rebuild", "delete_selected"),
         "subscription": ("resume", "delete_selected"),
         "webhook": ("send_test", "replay", "rotate", "delete_selected"),
     }

@@ -12,7 +12,7 @@ from django.contrib.admin.models import LogEntry
 from django.db import connections
 from django.test import Client
 
-from pgqueue import publish
+from pgqueue import Rebuild, consumer, publish
 from pgqueue.engine import groups as engine
 from pgqueue.engine import readers
 from pgqueue.events import groups
@@ -311,6 +311,36 @@ class TestResuming:
         act(viewer, "resume", "billing")
 
         assert Cursor.objects.get().is_stopped
+
+
+class TestRebuilding:
+    def test_begins_a_rebuild_or_says_why_not(self, queue: Connection, editor: Client):
+        begun: list[str] = []
+        hooks = Rebuild(begin=lambda: begun.append("billing"), hand_over=begun.clear)
+        consumer("billing", rebuild=hooks)(lambda event: None)
+        groups.make("billing")
+        groups.make("mails")
+
+        rebuilt = act(editor, "rebuild", "billing", "mails")
+
+        assert told(rebuilt) == [
+            "The group 'mails' can't be rebuilt: it is not declared here.",
+            "1 rebuild begun.",
+        ]
+        assert begun == ["billing"]
+        assert Cursor.objects.get(group="billing:rebuild").position == 0
+        assert [str(each) for each in LogEntry.objects.all()] == [
+            "Changed “billing” — A rebuild was begun."
+        ]
+
+    def test_is_for_those_who_may_change_groups(self, db: None, viewer: Client):
+        hooks = Rebuild(begin=str, hand_over=str)
+        consumer("billing", rebuild=hooks)(lambda event: None)
+        groups.make("billing")
+
+        act(viewer, "rebuild", "billing")
+
+        assert list(Group.objects.values_list("name", flat=True)) == ["billing"]
 
 
 class TestDeleting:

@@ -40,7 +40,7 @@ def test_an_action_for_a_name_that_holds_a_nul_is_refused(
     assert post(admin_client, model, action, "no such", index="0") in (200, 302)
 
 
-@pytest.mark.parametrize("action", ["resume", "delete_selected"])
+@pytest.mark.parametrize("action", ["resume", "rebuild", "delete_selected"])
 def test_an_action_for_a_group_whose_name_holds_a_nul_is_refused(
     admin_client: Client, action: str
 ) -> None:

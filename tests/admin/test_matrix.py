@@ -20,6 +20,7 @@ from django.contrib.auth.models import Permission, User
 from django.db import transaction
 from django.test import AsyncClient, Client
 
+from pgqueue import Rebuild, consumer
 from tests.admin.places import ROOT, Place, admins, make_world, places, snapshot
 
 Needs = frozenset[frozenset[str]]
@@ -184,6 +185,7 @@ def actions() -> Iterator[Row]:
         yield action(model, "resume", one_of(f"change_{model}"))
     yield action("schedule", "run_now", one_of("change_schedule"), "schedule that is on")
     yield action("group", "resume", one_of("change_group"))
+    yield action("group", "rebuild", one_of("change_group"))
     operates = one_of("operate_webhook", "change_webhook")
     for name in ("pause", "resume", "send_test"):
         yield action("webhook", name, operates)
@@ -363,6 +365,13 @@ def stage(django_db_setup: None, django_db_blocker: Any) -> Iterator[Stage]:
     with django_db_blocker.unblock(), transaction.atomic():
         yield Stage().invite()
         transaction.set_rollback(True)
+
+
+@pytest.fixture(autouse=True)
+def _rebuildable(stage: Stage) -> None:
+    """Declare the handler of the group, which no app of the tests does."""
+    hooks = Rebuild(begin=str, hand_over=str)
+    consumer(stage.world.keys["group"], rebuild=hooks)(lambda event: None)
 
 
 def logged_in(user: User) -> Client:

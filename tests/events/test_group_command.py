@@ -16,6 +16,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
+from pgqueue import Rebuild, consumer
 from pgqueue.events import groups
 from pgqueue.events.publishing import publish, publish_many
 from pgqueue.models import Cursor, Group, Message, Reader
@@ -135,6 +136,21 @@ class TestReset:
 
         with pytest.raises(CommandError):
             call("reset", *words)
+
+
+class TestRebuild:
+    def test_begins_one(self) -> None:
+        publish("a")
+        hooks = Rebuild(begin=str, hand_over=str)
+        consumer("g", rebuild=hooks)(lambda event: None)
+        groups.make("g")
+
+        assert call("rebuild", "g") == "Its readers rebuild it, from after position 0."
+        assert position("g:rebuild") == 0
+        with pytest.raises(CommandError, match="is being rebuilt"):
+            call("rebuild", "g")
+        call("delete", "g:rebuild")
+        assert json.loads(call("rebuild", "g", "--format=json")) == {"name": "g", "position": 0}
 
 
 class TestResumeAndDelete:

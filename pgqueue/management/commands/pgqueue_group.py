@@ -14,6 +14,7 @@ from pgqueue.engine.groups import GroupState
 from pgqueue.events import groups
 from pgqueue.events.consumers import Consumer, declared, find_consumer
 from pgqueue.events.consuming import GroupReader
+from pgqueue.events.rebuilding import reader_of
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
@@ -28,7 +29,7 @@ GRACE = timedelta(seconds=25)
 
 
 class Command(QueueCommand):
-    help = "List, run, make, reset, resume or delete groups of the event log."
+    help = "List, run, make, reset, rebuild, resume or delete groups of the event log."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         arguments.add_database(parser)
@@ -49,12 +50,13 @@ class Command(QueueCommand):
         own.add_argument("group", type=arguments.group)
         own.add_argument("to", type=arguments.start, help=STARTS)
         for verb, help in (
+            ("rebuild", "begin to rebuild a group from the beginning of the log"),
             ("resume", "try the failed event again"),
             ("delete", "forget a group and its position"),
         ):
             own = verbs.add_parser(verb, help=help)
             own.add_argument("group", type=arguments.group)
-        for verb in ("reset", "resume", "delete"):
+        for verb in ("reset", "rebuild", "resume", "delete"):
             own = verbs.choices[verb]
             arguments.add_format(own)
 
@@ -87,7 +89,7 @@ def _state(state: GroupState) -> str:
 
 
 def _run(options: Mapping[str, Any]) -> str:
-    readers = [GroupReader(_declared(name)) for name in dict.fromkeys(options["groups"])]
+    readers = [reader_of(_declared(name)) for name in dict.fromkeys(options["groups"])]
     requests = StopRequests()
     with requests.on_signals(*SIGNALS):
         for reader in readers:
@@ -149,6 +151,13 @@ def _reset(options: Mapping[str, Any]) -> str:
     return f"It goes on after position {position}."
 
 
+def _rebuild(options: Mapping[str, Any]) -> str:
+    position = groups.rebuild(options["group"], database=options["database"])
+    if options["format"] == "json":
+        return json.dumps({"name": options["group"], "position": position})
+    return f"Its readers rebuild it, from after position {position}."
+
+
 def _resume(options: Mapping[str, Any]) -> str:
     count = groups.resume(options["group"], database=options["database"])
     if options["format"] == "json":
@@ -168,6 +177,7 @@ VERBS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "run": _run,
     "make": _make,
     "reset": _reset,
+    "rebuild": _rebuild,
     "resume": _resume,
     "delete": _delete,
 }

@@ -8,7 +8,7 @@ from pgqueue.migrations.sql import RunSQLFile
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pgqueue", "0010_run_logs"),
+        ("pgqueue", "0011_back_off"),
     ]
 
     operations = [

@@ -7,7 +7,7 @@ from pgqueue.migrations.sql import RunSQLFile
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pgqueue", "0010_run_logs"),
+        ("pgqueue", "0012_log_keys"),
     ]
 
     operations = [
@@ -26,5 +26,5 @@ class Migration(migrations.Migration):
                 db_default=1, help_text="The greatest weight of its last claim, as a lane's."
             ),
         ),
-        RunSQLFile("0015_weights"),
+        RunSQLFile("0013_weights"),
     ]

@@ -162,7 +162,7 @@ CROSS JOIN LATERAL (
     FOR SHARE SKIP LOCKED) locked
 WHERE locked.state = 'running'
 ON CONFLICT ON CONSTRAINT pgqueue_step_pkey DO UPDATE
-SET state = excluded.state, result = excluded.result, error = NULL, tries = excluded.tries, attempt = excluded.attempt,
+SET state = 'done', result = excluded.result, error = NULL, tries = excluded.tries, attempt = excluded.attempt,
     until = NULL, finished_at = excluded.finished_at
 WHERE s.state IN ('retrying', 'waiting')
 RETURNING s.message_id, s.name

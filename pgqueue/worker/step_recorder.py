@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from datetime import timedelta
 from threading import Lock
@@ -16,6 +17,9 @@ BATCH = 200
 RESULTS = 8 * 1024 * 1024
 """The limit of characters of the results in a statement; a result has 64 KiB at most."""
 FOREVER = timedelta(hours=1)
+GATHER = 0.0005
+"""Seconds in which a batch may grow while several threads store steps. The runs of the batch before
+reach their next steps meanwhile; else each batch would have only the first ones of them."""
 LOOK = 0.1
 """Seconds. A run that waits may be interrupted this often, as psycopg does while it waits."""
 
@@ -76,6 +80,8 @@ class StepRecorder(Service):
         while taken := self._take():
             self.note_progress()
             self._write(taken)
+            if len(taken) > 1:
+                time.sleep(GATHER)
         self._is_idle = True
         return NO_NAP if self._waiting else FOREVER
 

@@ -18,10 +18,10 @@ from pgqueue import DurableContext, LeaseLost
 from pgqueue.database.connections import Session, connect
 from pgqueue.durable.records import Records
 from pgqueue.engine import lease
+from pgqueue.engine import steps as engine
 from pgqueue.engine.steps import DoneStep, StoredStep, store_done
 from pgqueue.engine.values import Claim
 from pgqueue.models import Step
-from pgqueue.worker import step_recorder as module
 from pgqueue.worker.step_recorder import StepRecorder
 from tests.durable.running import durable
 from tests.eventually import eventually
@@ -66,7 +66,7 @@ class Gate:
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     gate = Gate()
-    monkeypatch.setattr(module.engine, "store_done", gate)
+    monkeypatch.setattr(engine, "store_done", gate)
     return gate
 
 
@@ -235,7 +235,7 @@ def test_a_run_that_waits_while_the_recorder_stops_stores_by_itself(
         recorder.tick = lambda: timedelta()  # type: ignore[method-assign]
         futures.append(pool.submit(store, recorder, second))
         eventually(lambda: recorder._waiting)
-        recorder._take = list  # type: ignore[assignment,method-assign]
+        recorder._take = list  # type: ignore[method-assign]
         recorder.stop()
         gate.open.set()
         assert [each.result(20).result for each in futures] == ["7"] * 2

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import suppress
 from datetime import timedelta
 from threading import Lock
+
+import psycopg
 
 from pgqueue.database.connections import Session
 from pgqueue.engine import steps as engine
@@ -44,6 +47,8 @@ class StepRecorder(Service):
     by itself. So neither a lost lease, a locked message, nor a result that is not storable concerns
     the step of another run.
 
+    A thread that comes alone writes its step at once, on the same connection.
+
     Args:
         session: connects when the first step is stored.
     """
@@ -51,12 +56,16 @@ class StepRecorder(Service):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
+        # Who has it may use the session. A timeout may interrupt a thread anywhere: only a `with`
+        # statement releases it for certain.
+        self._writing = Lock()
         self._waiting: deque[_Waiting] = deque()
+        self._come = Lock()
         self._is_idle = False
         self._has_finished = False
 
     def store(self, claim: Claim, step: StoredStep, took: timedelta) -> bool:
-        """Store a step that is done, together with others, and wait for the commit.
+        """Store a step that is done, perhaps together with others, and wait for the commit.
 
         Any thread may call this.
 
@@ -66,24 +75,53 @@ class StepRecorder(Service):
         if self._failures or not self.is_alive():
             return False
         waiting = _Waiting(DoneStep(claim, step, took))
+        if self._is_idle and not self._waiting and not self._writing.locked():
+            self._write_alone(waiting)
+            return waiting.is_stored
         self._waiting.append(waiting)
         if self._is_idle:
-            self._is_idle = False
             self.wake()
         while not waiting.written.acquire(timeout=LOOK):
             if self._has_finished or not self.is_alive():
                 return False
         return waiting.is_stored
 
+    def _write_alone(self, waiting: _Waiting) -> None:
+        with self._writing:
+            try:
+                self._write([waiting])
+            except psycopg.Error as error:
+                self._session.close_after(error)
+            except BaseException:
+                # A timeout has interrupted it: the next statement must not get this one's answer.
+                self._session.close()
+                raise
+
     def tick(self) -> timedelta:
         """Write until no step waits."""
-        while taken := self._take():
+        self._is_idle = False
+        while self._waiting:
             self.note_progress()
-            self._write(taken)
+            with self._writing:
+                taken = self._take()
+                self._write(taken)
             if len(taken) > 1:
                 time.sleep(GATHER)
         self._is_idle = True
         return NO_NAP if self._waiting else FOREVER
+
+    def rest(self, nap: timedelta) -> None:
+        """Nap until a step waits."""
+        self._come.acquire(timeout=nap.total_seconds())
+
+    def wake(self) -> None:
+        """End the nap.
+
+        A timeout may interrupt a thread in here, too. In the midst of `Event.set()` it would leave
+        the event locked for ever; nothing interrupts the release of a plain lock.
+        """
+        with suppress(RuntimeError):  # it is released already
+            self._come.release()
 
     def _take(self) -> list[_Waiting]:
         """Return as many waiting steps as a statement should carry."""
@@ -108,4 +146,5 @@ class StepRecorder(Service):
     def finish(self) -> None:
         """Close the connection. A run that still waits, or comes later, stores by itself."""
         self._has_finished = True
-        self._session.close()
+        with self._writing:
+            self._session.close()

@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.db import connections, transaction
-from psycopg import DataError, OperationalError
+from psycopg import DataError
 
-from pgqueue import DurableContext, LeaseLost
+from pgqueue import DurableContext, LeaseLost, TaskTimeout
 from pgqueue.database.connections import Session, connect
 from pgqueue.durable.records import Records
 from pgqueue.engine import lease
@@ -42,6 +42,7 @@ def connection() -> Iterator[Connection]:
 def recorder() -> Iterator[StepRecorder]:
     recorder = StepRecorder(Session("default", name="test steps"))
     recorder.start()
+    eventually(lambda: recorder._is_idle)
     yield recorder
     recorder.stop()
     assert recorder.stopped(timedelta(seconds=10))
@@ -195,20 +196,28 @@ def test_each_run_knows_of_its_step_after_a_connection_was_lost(
     assert list(Step.objects.values_list("tries", flat=True)) == [1] * 3
 
 
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "together"])
 def test_steps_share_a_commit_again_after_a_connection_was_lost(
-    connection: Connection, recorder: StepRecorder, gate: Gate
+    connection: Connection, recorder: StepRecorder, gate: Gate, is_alone: bool
 ) -> None:
     gate.open.set()
     first, second, third = run(connection, 3)
     store(recorder, first)
 
-    gate.write = lambda *_: (_ for _ in ()).throw(OperationalError("lost"))
-    store(recorder, second)
-    gate.write = store_done
-    eventually(lambda: recorder._failures == 0)
-    store(recorder, third)
+    def lose(its: Connection, done: Sequence[DoneStep]) -> set[tuple[int, str]]:
+        its.close()
+        return store_done(its, done)
 
-    assert gate.batches == [[first.id], [second.id], [third.id]]
+    gate.write = lose
+    with ThreadPoolExecutor(1) as pool:
+        with nullcontext() if is_alone else recorder._writing:
+            future = pool.submit(store, recorder, second)
+            eventually(lambda: future.done() if is_alone else recorder._waiting)
+        assert future.result(20).result == "7"
+    gate.write = store_done
+    eventually(lambda: recorder._failures == 0 and recorder._is_idle)
+
+    assert recorder.store(third, step(), timedelta())
     assert stored() == {first.id, second.id, third.id}
 
 
@@ -240,6 +249,43 @@ def test_a_run_that_waits_while_the_recorder_stops_stores_by_itself(
         gate.open.set()
         assert [each.result(20).result for each in futures] == ["7"] * 2
     assert stored() == {first.id, second.id}
+
+
+def test_a_thread_that_comes_alone_writes_at_once(
+    connection: Connection, recorder: StepRecorder, gate: Gate
+) -> None:
+    gate.open.set()
+    threads: list[threading.Thread] = []
+
+    def write(its: Connection, done: Sequence[DoneStep]) -> set[tuple[int, str]]:
+        threads.append(threading.current_thread())
+        return store_done(its, done)
+
+    gate.write = write
+    for each in run(connection, 3):
+        store(recorder, each)
+
+    assert threads == [threading.current_thread()] * 2
+
+
+def test_a_timeout_that_interrupts_a_statement_leaves_no_answer_to_the_next_one(
+    connection: Connection, recorder: StepRecorder, gate: Gate
+) -> None:
+    gate.open.set()
+    first, second, third = run(connection, 3)
+    store(recorder, first)
+
+    def interrupt(its: Connection, done: Sequence[DoneStep]) -> set[tuple[int, str]]:
+        its.pgconn.send_query(b"SELECT 1")
+        raise TaskTimeout
+
+    gate.write = interrupt
+    with pytest.raises(TaskTimeout):
+        store(recorder, second)
+    gate.write = store_done
+    assert recorder.store(third, step(), timedelta())
+
+    assert stored() == {first.id, third.id}
 
 
 def test_a_step_in_a_transaction_is_part_of_it(

@@ -9,6 +9,8 @@ def words() -> dict[str, str]:
     """Return the texts of `live.js` in the current language."""
     return {
         "live": _("Live"),
+        "news": _("{count} new: show"),
+        "changed": _("Changed: show"),
         "lost": _("Not live: the connection is lost, and is tried again"),
         "denied": _("Not live: you may not see this any more. Log in again."),
     }

@@ -5,13 +5,11 @@
   const live = JSON.parse(document.getElementById("pgqueue-flow-data").textContent);
 
   function took(told) {
-    const graph = () => document.querySelector(".pgqueue-graph");
-    const place = graph()?.scrollLeft;
     pgqueueLive.take(told.sections);
-    if (place) graph().scrollLeft = place;
     return told.is_over;
   }
 
   // A large flow takes the database longer: it is asked for less often.
-  pgqueueLive.poll(live.url, live.words, took, 20);
+  pgqueueLive.speak(live.words);
+  pgqueueLive.poll(live.url, took, 20);
 })();

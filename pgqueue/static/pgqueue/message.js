@@ -10,5 +10,6 @@
     return told.is_over;
   }
 
-  pgqueueLive.poll(live.url, live.words, took, 20);
+  pgqueueLive.speak(live.words);
+  pgqueueLive.poll(live.url, took, 20);
 })();

@@ -65,6 +65,7 @@
   new ResizeObserver(() => row.clientWidth !== width && draw()).observe(row);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   new MutationObserver(draw).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  pgqueueLive.speak(live.words);
   if (live.stream) {
     const source = new EventSource(live.stream);
     source.addEventListener("overview", (event) => take(JSON.parse(event.data)));
@@ -74,6 +75,6 @@
       pgqueueLive.say(live.words.denied);
     });
   } else {
-    pgqueueLive.poll(live.data, live.words, take);
+    pgqueueLive.poll(live.data, take);
   }
 })();

@@ -26,9 +26,11 @@ else:
     ModelAdmin = admin.ModelAdmin
 
 
-AS_JSON: dict[Any, Any] = {JSONField: {"form_class": JSONTextField}}
-ON_ONE_LINE: dict[Any, Any] = {**AS_JSON, TextField: {"widget": AdminTextInputWidget}}
-"""Names are TextFields, since their length has no limit in the database, but need only one line."""
+WIDGETS: dict[Any, Any] = {
+    JSONField: {"form_class": JSONTextField},
+    # Names are TextFields, since their length has no limit in the database, but need only one line.
+    TextField: {"widget": AdminTextInputWidget},
+}
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ ENQUEUED = DoneText(_("Enqueued."), ngettext_lazy("%d enqueued.", "%d enqueued."
 class QueueAdmin(ModelAdmin):
     """Reads and writes the queue's database, also if no router points to it."""
 
-    formfield_overrides = AS_JSON
+    formfield_overrides = WIDGETS
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
 

@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import ON_ONE_LINE, PAUSED, RESUMED
+from pgqueue.admin.base import PAUSED, RESUMED
 from pgqueue.admin.channel_page import ChannelPages
 from pgqueue.admin.links import to_page
 from pgqueue.conf import settings
@@ -47,7 +47,6 @@ class ChannelAdmin(ChannelPages):
     """The channels with settings other than the defaults."""
 
     form = ChannelForm
-    formfield_overrides = ON_ONE_LINE
     actions = ("pause", "resume")
     list_display = (
         *("name", "paused", "paused_until", "retention", "on_dead", "on_full"),

@@ -38,8 +38,17 @@ class PositionField(forms.CharField):
             raise ValidationError(str(error)) from error
 
 
+class FewLines(forms.Textarea):
+    """A text area for JSON and for other texts of some lines."""
+
+    def __init__(self, attrs: dict[str, Any] | None = None) -> None:
+        super().__init__({"rows": 4, "class": "vLargeTextField", **(attrs or {})})
+
+
 class JSONTextField(forms.JSONField):
     """Django's field, but with errors for JSON that Python or PostgreSQL refuses."""
+
+    widget = FewLines
 
     def to_python(self, value: Any) -> Any:
         """Return the value of a text.
@@ -83,7 +92,7 @@ def _read(text: str) -> Any:
 class TopicsField(forms.CharField):
     """Patterns of topics, with spaces, commas or lines between them."""
 
-    widget = forms.Textarea
+    widget = FewLines
 
     def prepare_value(self, value: Any) -> Any:
         """Return the patterns, one in a line."""

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import ON_ONE_LINE, QueueAdmin
+from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.links import page_url
 from pgqueue.admin.preview import digest, effect
 from pgqueue.conf import settings
@@ -45,7 +45,6 @@ class PolicyAdmin(QueueAdmin):
     """The limits of channels and keys; a preview shows a policy's effect before it is saved."""
 
     form = PolicyForm
-    formfield_overrides = ON_ONE_LINE
     change_form_template = "admin/pgqueue/policy.html"
     list_display = (
         *("channel", "scope", "key"),

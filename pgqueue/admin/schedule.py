@@ -19,7 +19,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.admin.base import ENQUEUED, ON_ONE_LINE, PAUSED, RESUMED, QueueAdmin
+from pgqueue.admin.base import ENQUEUED, PAUSED, RESUMED, QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
@@ -144,7 +144,6 @@ class ScheduleAdmin(QueueAdmin):
     """The schedules of tasks. A schedule that code declares may only be paused here."""
 
     form = ScheduleForm
-    formfield_overrides = ON_ONE_LINE
     change_form_template = "admin/pgqueue/schedule.html"
     actions = ("pause", "resume", "run_now")
     list_display = ("name", "task", "when", "paused", "next_at", "ticked_at", "failed", "declared")

@@ -12,7 +12,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from django import forms
 from django.utils.translation import gettext as _
 
-from pgqueue.admin.fields import JSONTextField
+from pgqueue.admin.fields import FewLines, JSONTextField
 from pgqueue.codec.encoding import ANYTHING, Hint
 from pgqueue.tasks.signalling import NAME_BYTES
 from pgqueue.values.names import as_text
@@ -106,7 +106,7 @@ def _form_field(name: str, annotation: Any, default: Any) -> forms.Field:
         return forms.ChoiceField(**options, choices=[*empty, *((each, each) for each in choices)])
     if isinstance(default, list | dict | tuple | set):
         options["initial"] = ANYTHING.dump(default)
-    widget = forms.Textarea(attrs={"rows": 3}) if annotation is str else None
+    widget = FewLines if annotation is str else None
     return forms.CharField(
         **options, strip=False, widget=widget, help_text=_type_in_words(annotation)
     )

@@ -20,7 +20,7 @@ from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import PAUSED, RESUMED, QueueAdmin
 from pgqueue.admin.display import NOTHING
-from pgqueue.admin.fields import STARTS, PositionField, TopicsField
+from pgqueue.admin.fields import STARTS, FewLines, PositionField, TopicsField
 from pgqueue.conf import settings
 from pgqueue.engine import dispatch
 from pgqueue.events import groups, subscriptions
@@ -222,6 +222,8 @@ class SubscriptionAdmin(QueueAdmin):
         if db_field.name == "topics":
             said = _("Such as order.paid, order.* or order.**, one in a line. None: all topics.")
             return TopicsField(label=_("Topics"), required=False, help_text=said)
+        if db_field.name == "predicate":
+            kwargs["widget"] = FewLines
         if db_field.name == "channel":
             kwargs["initial"] = ""
         if db_field.name == "where":

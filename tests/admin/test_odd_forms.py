@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from tests.admin.places import Place, make_world
+from tests.admin.test_matrix import CHANGE
 from tests.admin.test_schedules import COLUMNS as OF_A_SCHEDULE
 from tests.admin.test_subscriptions import COLUMNS as OF_A_SUBSCRIPTION
 from tests.admin.test_webhooks import COLUMNS as OF_A_WEBHOOK
@@ -44,3 +47,30 @@ def test_it_is_no_error_of_the_server(admin_client: Client, model: str, name: st
         answer: Any = admin_client.post(f"/admin/pgqueue/{model}/add/", columns)
 
         assert answer.status_code in (200, 302), case
+
+
+LONG = {
+    *("args", "kwargs", "where", "params", "headers", "backoff"),  # JSON
+    *("topics", "predicate", "arguments", "field_value"),
+}
+"""The fields of forms that may take several lines."""
+
+
+def test_only_long_texts_have_a_text_area(admin_client: Client) -> None:
+    world = make_world()
+    edited = ("channel", "policy", "schedule", "group", "subscription", "webhook")
+    places = [
+        *(Place(model, pattern) for model in edited for pattern in ("add/", CHANGE)),
+        *(
+            Place("durable message", f"<path:object_id>/{verb}/")
+            for verb in ("signal", "fork", "rerun")
+        ),
+    ]
+
+    found = set()
+    for place in places:
+        page = admin_client.get(world.path(place).replace("durable message", "message"))
+        assert page.status_code == 200, place
+        found |= set(re.findall(r'<textarea name="(\w+)"', page.content.decode()))
+
+    assert found == LONG

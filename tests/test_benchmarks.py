@@ -51,7 +51,7 @@ FIGURES = {
         "clients_silent_per_s",
     },
     "events": {
-        *("publish_per_s", "publish_1k_per_s", "publish_one_by_one_per_s"),
+        *("publish_per_s", "publish_1k_per_s", "publish_one_by_one_per_s", "append_if_per_s"),
         *("group_per_s", "in_per_s", "out_per_s", "publish_to_handler_p50_ms"),
     },
     "flows": {

@@ -13,6 +13,7 @@ protocol, which psycopg prefers, a predicate might end its statement, and begin 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import psycopg
@@ -23,6 +24,7 @@ from psycopg.sql import Composable, Composed, Literal
 from pgqueue.database.sql_files import load
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import InvalidSubscription
+from pgqueue.options.sql_conditions import SQLCondition
 from pgqueue.values.error_words import listed, shown
 
 SQL = load(__name__)
@@ -59,6 +61,8 @@ SESSION = re.compile(r"\{SQLVALUEFUNCTION :op \d+ :type 19 ")
 """current_user and the like; the functions of time have another type than `name`."""
 REFUSALS = (psycopg.ProgrammingError, psycopg.DataError, psycopg.NotSupportedError)
 LIMIT = 10_000  # characters
+PATIENCE = 10.0
+"""Seconds that a reader's predicate may take with the events of a page."""
 
 
 def is_on(connection: Connection) -> bool:
@@ -206,3 +210,30 @@ def evaluate(
         # The rollback gives the role back.
         raise Rollback
     return found
+
+
+_checked: set[str] = set()
+"""The predicates of readers that this process has checked."""
+
+
+def check_once(connection: Connection, predicate: str) -> None:
+    """Check a predicate as `check` does, unless this process has checked it before."""
+    if predicate not in _checked:
+        check(connection, predicate)
+        _checked.add(predicate)
+
+
+def met(connection: Connection, condition: SQLCondition, positions: Sequence[int]) -> set[int]:
+    """Return the positions whose events meet the condition of a reader.
+
+    Raises:
+        InvalidSubscription: the predicate is invalid.
+        psycopg.Error: the predicate fails, or takes more than `PATIENCE`.
+    """
+    check_once(connection, condition.predicate)
+    given = {"positions": list(positions), "reader": condition.reader}
+    with connection.transaction():
+        connection.execute(SQL["patience"], {"patience": f"{PATIENCE * 1000:.0f}ms"})
+        rows = connection.execute(SQL["events"], given).fetchone() or ("[]", "[]")
+        found = evaluate(connection, condition.predicate, *rows)
+    return {position for position, _ in found}

@@ -68,3 +68,12 @@ CROSS JOIN jsonb_to_recordset({subscriptions}) AS s (
 WHERE (s.is_any OR e.topic = ANY (s.exact) OR s.regex <> '' AND e.topic ~ s.regex)
   AND (s.path = '' OR jsonb_path_match(coalesce(e.comparable, e.payload, 'null'), s.path::jsonpath, s.vars, true))
   AND ({predicate})
+
+-- name: events
+-- The events at some positions as JSON, and the one reader that has the predicate: no further conditions.
+SELECT (SELECT coalesce(jsonb_agg(to_jsonb(e)), '[]')::text FROM pgqueue_event e
+        WHERE position = ANY (%(positions)s::bigint[])),
+       jsonb_build_array(%(reader)s::jsonb || '{"is_any": true, "regex": "", "path": "", "vars": {}}')::text
+
+-- name: patience
+SELECT set_config('statement_timeout', %(patience)s, true)

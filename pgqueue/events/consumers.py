@@ -27,6 +27,7 @@ from pgqueue.exceptions import InvalidGroup, PGQueueError
 from pgqueue.options.filters import Filter, as_filter
 from pgqueue.options.records import Check, optional
 from pgqueue.options.retries import Backoff, as_backoff, declare
+from pgqueue.options.sql_conditions import as_sql_condition
 from pgqueue.options.starts import Start, as_start
 from pgqueue.tasks import tenants
 from pgqueue.tasks.options import checked_message
@@ -118,6 +119,8 @@ def consumer(
     topics: str | Iterable[str] | None = None,
     where: Mapping[str, Any] | None = None,
     key: str | None = None,
+    predicate: str = "",
+    params: Mapping[str, Any] | None = None,
     batch: int | None = None,
     atomic: bool = False,
     partitions: int = 1,
@@ -140,6 +143,8 @@ def consumer(
     Args:
         name: the name of the group. Its position in the log is stored under this name.
         topics, where, key: filters of its events, as for `read()`.
+        predicate, params: a further condition in SQL, as for `tail()`; `s.name` is the name of the
+            group. A reader whose predicate is invalid logs the error, and reads nothing.
         batch: the maximum number of events in a list for the handler; None: one event at a time.
         atomic: run the handler in one transaction with the move of the group's cursor. Its changes
             in this database then happen exactly once. Otherwise an event may be handled again after
@@ -183,7 +188,9 @@ def consumer(
     if rebuild is not None and len(name.encode()) > NAME_LIMIT - len(SUFFIX):
         most = NAME_LIMIT - len(SUFFIX)
         raise InvalidGroup(f"name={shown(name)}: with rebuild=… it has at most {most} bytes.")
-    options |= {"filter": as_filter(topics, where, key), "database": database}
+    condition = as_sql_condition(predicate, params, name=name)
+    wanted = replace(as_filter(topics, where, key), condition=condition)
+    options |= {"filter": wanted, "database": database}
     try:
         checked_message({"database": database})
     except PGQueueError as error:

@@ -33,7 +33,12 @@ from pgqueue.events.consumers import Consumer
 from pgqueue.events.failures import Failures, PartitionStopped
 from pgqueue.events.growth import GrowthWaiter
 from pgqueue.events.leases import Held, LeaseRenewal, Lost
-from pgqueue.events.reading import check_bounds, first_unreadable
+from pgqueue.events.reading import (
+    ConditionFailed,
+    check_bounds,
+    first_unreadable,
+    in_condition,
+)
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.suspects import alone
 from pgqueue.exceptions import EventsRemoved, PositionAhead
@@ -216,6 +221,9 @@ class GroupReader(Service):
         except Unread as unread:
             event = RecordedEvent.unread(unread.position)
             return self._failed(connection, held, [event], unread.error)
+        except ConditionFailed as failed:
+            event = RecordedEvent.of(failed.event)
+            return self._failed(connection, held, [event], failed.error)
         events = [RecordedEvent.of(each) for each in stretch.events]
         if not events:
             if held.suspected and stretch.upto >= stretch.head:
@@ -259,7 +267,7 @@ class GroupReader(Service):
             # a reset takes effect.
             self._lose(held)
             raise
-        return stretch
+        return in_condition(connection, wanted, stretch)
 
     def _stretch_of(self, held: Held) -> int:
         """Return the number of positions that the next read may look through."""

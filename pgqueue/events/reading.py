@@ -11,16 +11,24 @@ from django.db import connections
 
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
-from pgqueue.engine import log
-from pgqueue.engine.culprits import by_halves, in_words
-from pgqueue.engine.log import Bounds, LogStretch
+from pgqueue.engine import log, predicates
+from pgqueue.engine.culprits import by_halves, in_words, may_be_own
+from pgqueue.engine.log import Bounds, LogStretch, StoredEvent
 from pgqueue.engine.sequence import catch_up
 from pgqueue.engine.values import Connection, Cursors
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import EventsRemoved, InvalidMessage, PositionAhead, UnreadableEvent
+from pgqueue.exceptions import (
+    EventsRemoved,
+    InvalidFilter,
+    InvalidMessage,
+    InvalidSubscription,
+    PositionAhead,
+    UnreadableEvent,
+)
 from pgqueue.options.filters import Filter, as_filter
+from pgqueue.options.sql_conditions import SQLCondition
 from pgqueue.tasks.options import checked_message
-from pgqueue.values.error_words import checked_option
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.number_checks import as_count
 
 MOST = 2**63 - 1 - log.REACH
@@ -120,12 +128,99 @@ def read_stretch(
     return stretch
 
 
-def read_or_name(connection: Connection, wanted: Filter, *, after: int, limit: int) -> LogStretch:
-    """Read as `read_stretch` does, up to an unreadable event.
+def check_condition(alias: str, condition: SQLCondition) -> None:
+    """Check the predicate of a reader, unless this process has checked it before.
 
     Raises:
-        UnreadableEvent: the next event is unreadable.
+        InvalidFilter: the predicate is invalid, or the database cannot evaluate it.
     """
+    django = connections[alias]
+    try:
+        with needing_tables(alias), django.wrap_database_errors:
+            django.ensure_connection()
+            predicates.check_once(django.connection, condition.predicate)
+    except InvalidSubscription as error:
+        raise InvalidFilter(str(error)) from error
+
+
+class ConditionFailed(Exception):
+    """The condition in SQL fails with the next event.
+
+    Attributes:
+        event: the event.
+        error: the error of the condition.
+    """
+
+    def __init__(self, event: StoredEvent, error: Exception) -> None:
+        super().__init__(event.position)
+        self.event = event
+        self.error = error
+
+
+def in_condition(connection: Connection, wanted: Filter, stretch: LogStretch) -> LogStretch:
+    """Return a stretch with only the events that meet the filter's condition in SQL.
+
+    If the condition fails with an event, the stretch ends before this event.
+
+    Raises:
+        ConditionFailed: the condition fails with the first event.
+        InvalidFilter: the condition is invalid, or the database cannot evaluate it.
+    """
+    condition = wanted.condition
+    if condition is None or not stretch.events:
+        return stretch
+
+    def some(events: Sequence[StoredEvent]) -> list[StoredEvent]:
+        positions = [each.position for each in events]
+        met = predicates.met(connection, condition, positions)
+        return [each for each in events if each.position in met]
+
+    def stop(event: StoredEvent, error: Exception) -> None:
+        raise ConditionFailed(event, error)
+
+    events: list[StoredEvent] = []
+    try:
+        for each in by_halves(some, stretch.events, stop, is_own=is_own):
+            events += each
+    except InvalidSubscription as error:
+        raise InvalidFilter(str(error)) from error
+    except psycopg.Error as error:
+        if not is_own(error):
+            raise
+        # It fails without any event, too.
+        text = f"predicate={shown(condition.predicate)}: {in_words(error)}"
+        raise InvalidFilter(text) from error
+    except ConditionFailed as failed:
+        if failed.event.position == stretch.events[0].position:
+            raise
+        return stretch._replace(events=events, upto=failed.event.position - 1)
+    return stretch._replace(events=events)
+
+
+def is_own(error: BaseException) -> bool:
+    """Return whether an event or a condition may be at fault for an error; a time-out counts."""
+    return may_be_own(error) or isinstance(error, psycopg.errors.QueryCanceled)
+
+
+def read_or_name(connection: Connection, wanted: Filter, *, after: int, limit: int) -> LogStretch:
+    """Read as `read_stretch` does, with the condition in SQL, up to an unreadable event.
+
+    Raises:
+        UnreadableEvent: the next event is unreadable, or the condition in SQL fails with it.
+        InvalidFilter: the condition in SQL is invalid, or the database cannot evaluate it.
+    """
+    stretch = _read_or_name(connection, wanted, after=after, limit=limit)
+    try:
+        return in_condition(connection, wanted, stretch)
+    except ConditionFailed as failed:
+        position = failed.event.position
+        raise UnreadableEvent(
+            f"The condition in SQL fails with the event at position {position}: "
+            f"{in_words(failed.error)}. Read from after={position} to continue without the event."
+        ) from failed.error
+
+
+def _read_or_name(connection: Connection, wanted: Filter, *, after: int, limit: int) -> LogStretch:
     try:
         return read_stretch(connection, wanted, after=after, limit=limit)
     except psycopg.Error as error:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -19,6 +20,7 @@ from pgqueue.events.growth import GrowthWaiter
 from pgqueue.events.reading import as_alias, as_position, read_or_name
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.options.filters import as_filter
+from pgqueue.options.sql_conditions import SQLCondition, as_sql_condition
 from pgqueue.threads.service import backoff_after
 
 PAGE = 500
@@ -38,9 +40,10 @@ class Tail:
         topics: str | Iterable[str] | None,
         where: Mapping[str, Any] | None,
         key: str | None,
+        condition: SQLCondition | None,
         database: str | None,
     ) -> None:
-        self._filter = as_filter(topics, where, key)
+        self._filter = replace(as_filter(topics, where, key), condition=condition)
         self._alias = as_alias(database)
         self._after = None if after is None else as_position(after)
         self._session = Session(self._alias, name="tail")
@@ -72,7 +75,9 @@ class Tail:
         Raises:
             EventsRemoved: the loop was too slow: retention has removed the next events.
             PositionAhead: the position is after the end of the log.
-            UnreadableEvent: the next event is unreadable, for example damaged.
+            UnreadableEvent: the next event is unreadable, for example damaged, or the predicate
+                fails with it.
+            InvalidFilter: the predicate is invalid, or the database cannot evaluate it.
             psycopg.OperationalError: the database is away at the start of the loop. Later the loop
                 waits until the database is back.
         """
@@ -180,6 +185,8 @@ def tail(
     topics: str | Iterable[str] | None = None,
     where: Mapping[str, Any] | None = None,
     key: str | None = None,
+    predicate: str = "",
+    params: Mapping[str, Any] | None = None,
     database: str | None = None,
 ) -> Tail:
     """Iterate over events in real time without end, by `for` or `async for`.
@@ -195,10 +202,21 @@ def tail(
         topics: patterns such as "order.paid", "order.*" or "**"; None: all topics.
         where: conditions on payloads: `{"total__gte": 100}`.
         key: the key of the events; "": events without a key. None: any key.
+        predicate: a further condition in SQL over an event `e` (position, topic, key, payload,
+            metadata, created_at) and `s.params`, as subscriptions have it. "": none.
+        params: a dict that the predicate reads as `s.params`.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
-        InvalidFilter: the topics, the conditions or the key are invalid.
+        InvalidFilter: the topics, the conditions or the key are invalid. Iteration raises it for a
+            predicate that is invalid, or that the database cannot evaluate.
         ValueError: the position or the alias is invalid.
     """
-    return Tail(after=after, topics=topics, where=where, key=key, database=database)
+    return Tail(
+        after=after,
+        topics=topics,
+        where=where,
+        key=key,
+        condition=as_sql_condition(predicate, params),
+        database=database,
+    )

@@ -31,6 +31,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from pgqueue.exceptions import InvalidEvent, InvalidFilter
+from pgqueue.options.sql_conditions import SQLCondition
 from pgqueue.values.error_words import checked_option, hint, shown
 from pgqueue.values.names import KEY_LIMIT, as_key, as_text
 from pgqueue.values.number_checks import as_flag
@@ -134,6 +135,7 @@ class Filter:
         topics: patterns; none: all topics.
         where: conditions on the payload. An event must meet all of them.
         key: the key of the events; "": events without a key. None: any key.
+        condition: a condition in SQL, which readers evaluate after `sql`. None: there is none.
 
     Raises:
         InvalidFilter: a pattern, a condition or the key is invalid.
@@ -142,6 +144,7 @@ class Filter:
     topics: tuple[str, ...] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = None
+    condition: SQLCondition | None = None
 
     def __post_init__(self) -> None:
         given: Any = self.topics
@@ -161,9 +164,9 @@ class Filter:
         return hash(self._identity)
 
     @cached_property
-    def _identity(self) -> tuple[tuple[str, ...], str, str | None]:
+    def _identity(self) -> tuple[object, ...]:
         # As JSON: in Python, 1 equals True.
-        return self.topics, json.dumps(self.where, sort_keys=True), self.key
+        return self.topics, json.dumps(self.where, sort_keys=True), self.key, self.condition
 
     @cached_property
     def path(self) -> str:
@@ -267,8 +270,10 @@ class Filter:
                 raise InvalidFilter(f"where[{lookup!r}] = {shown(value)}: another value is set.")
         if self.key is not None and asked.key not in (None, self.key):
             raise InvalidFilter(f"key={shown(asked.key)}: another key is set.")
+        if self.condition is not None and asked.condition not in (None, self.condition):
+            raise InvalidFilter("predicate: another condition in SQL is set.")
         key = self.key if asked.key is None else asked.key
-        return Filter(asked.topics or self.topics, where, key)
+        return Filter(asked.topics or self.topics, where, key, self.condition or asked.condition)
 
     @property
     def wants_all_topics(self) -> bool:

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from pgqueue.options.filters import as_filter, as_place
 from pgqueue.options.records import Option, Record, optional
+from pgqueue.options.sql_conditions import as_predicate
 from pgqueue.options.starts import Start, as_start
 from pgqueue.values.json_checks import as_object
 from pgqueue.values.names import KEY_LIMIT, as_channel, as_text
@@ -17,8 +18,6 @@ from pgqueue.values.number_checks import as_count, as_duration, as_flag
 
 NAME_LIMIT = 500
 MOST_EVENTS = 10_000
-PREDICATE_BYTES = 40_000
-"""The limit of a predicate's bytes. The engine limits its characters."""
 
 
 class SharedOptions(TypedDict, total=False):
@@ -61,10 +60,6 @@ def _where(value: Any) -> dict[str, Any]:
     return dict(as_filter(None, value).where)
 
 
-def _predicate(value: Any) -> str:
-    return as_text(value, PREDICATE_BYTES)
-
-
 def _place(value: Any) -> str:
     return as_place(value, KEY_LIMIT).text
 
@@ -96,7 +91,7 @@ OPTIONS: Record = {
         about="a further condition in SQL over an event `e` (position, topic, key, payload, "
         "metadata, created_at) and this subscription `s` (name, params). It may use the built-in "
         "functions of PostgreSQL, and no tables.",
-        check=_predicate,
+        check=as_predicate,
         default="",
         default_words="none",
         help=_("SQL over an event e and a subscription s: e.key = s.params ->> 'key'"),

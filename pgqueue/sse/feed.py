@@ -20,14 +20,14 @@ import psycopg
 
 from pgqueue import signals
 from pgqueue.engine import identity, log
-from pgqueue.engine.culprits import may_be_own, tell
+from pgqueue.engine.culprits import tell
 from pgqueue.engine.log import LogStretch
 from pgqueue.engine.sequence import advance
 from pgqueue.engine.values import Connection
 from pgqueue.events.growth import GrowthWaiter
-from pgqueue.events.reading import first_unreadable, read_stretch
+from pgqueue.events.reading import first_unreadable, is_own, read_stretch
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import EventsRemoved, PositionAhead
+from pgqueue.exceptions import EventsRemoved, InvalidSubscription, PositionAhead
 from pgqueue.options.filters import Filter
 from pgqueue.sse.matching import PAGE, chunks_of, fails, of_any
 from pgqueue.sse.missed import CatchingUp, LogClient, ReplayLimits, reason_of
@@ -224,10 +224,9 @@ class EventFeed(StreamSource[EventClient]):
             events = [RecordedEvent.of(each) for each in stretch.events]
             try:
                 chunks = chunks_of(connection, filters, events, self._identity)
-            except psycopg.Error as error:
+            except (psycopg.Error, InvalidSubscription) as error:
                 if not (
-                    may_be_own(error)
-                    and self._has_ended_culprits(connection, filters, events, error)
+                    is_own(error) and self._has_ended_culprits(connection, filters, events, error)
                 ):
                     raise
                 return True
@@ -295,10 +294,11 @@ class EventFeed(StreamSource[EventClient]):
         connection: Connection,
         filters: Iterable[Filter],
         events: Sequence[RecordedEvent],
-        error: psycopg.Error,
+        error: Exception,
     ) -> bool:
         """End the streams whose conditions PostgreSQL refuses; return whether one was ended."""
-        culprits = [each for each in filters if each.path and fails(connection, each, events)]
+        conditional = [each for each in filters if each.path or each.condition]
+        culprits = [each for each in conditional if fails(connection, each, events)]
         for wanted in culprits:
             with self._lock:
                 clients = list(self._clients.get(wanted, ()))

@@ -8,10 +8,11 @@ from functools import lru_cache
 
 import psycopg
 
-from pgqueue.engine import identity, log
-from pgqueue.engine.culprits import may_be_own
+from pgqueue.engine import identity, log, predicates
 from pgqueue.engine.values import Connection
+from pgqueue.events.reading import is_own
 from pgqueue.events.recorded import RecordedEvent
+from pgqueue.exceptions import InvalidSubscription
 from pgqueue.options.filters import Filter, as_regex
 from pgqueue.streams import wire
 
@@ -73,15 +74,27 @@ def matched_by(
         met = set(log.meeting(connection, conditional, asked))
         for number, wanted in enumerate(conditional):
             matched[wanted] = [e for e in matched[wanted] if (number, e.position) in met]
-    return matched
+    return {wanted: _in_condition(connection, wanted, found) for wanted, found in matched.items()}
+
+
+def _in_condition(
+    connection: Connection, wanted: Filter, events: list[RecordedEvent]
+) -> list[RecordedEvent]:
+    """Return the events that meet a filter's condition in SQL."""
+    if wanted.condition is None or not events:
+        return events
+    met = predicates.met(connection, wanted.condition, [each.position for each in events])
+    return [each for each in events if each.position in met]
 
 
 def fails(connection: Connection, wanted: Filter, events: Sequence[RecordedEvent]) -> bool:
     """Return whether PostgreSQL refuses a filter's conditions for these events."""
     try:
-        log.meeting(connection, [wanted], [(0, event.position) for event in events])
+        matched_by(connection, [wanted], events)
+    except InvalidSubscription:
+        return True
     except psycopg.Error as error:
-        if not may_be_own(error):
+        if not is_own(error):
             raise
         return True
     return False

@@ -14,7 +14,7 @@ from pgqueue import signals
 from pgqueue.database.connections import Session
 from pgqueue.engine import identity, log
 from pgqueue.engine.culprits import may_be_own
-from pgqueue.events.reading import check_bounds, read_stretch
+from pgqueue.events.reading import ConditionFailed, check_bounds, in_condition, read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
 from pgqueue.options.filters import Filter
@@ -93,8 +93,8 @@ class CatchingUp(Service):
             try:
                 if request not in known:
                     known[request] = self._missed(client, upto)
-            except psycopg.Error as error:
-                if not may_be_own(error):
+            except (psycopg.Error, ConditionFailed) as error:
+                if isinstance(error, psycopg.Error) and not may_be_own(error):
                     raise
                 signals.send(signals.service_failed, type(self), service=self.name, error=error)
                 self._tell(client, partial(client.end, WENT_WRONG))
@@ -141,6 +141,7 @@ class CatchingUp(Service):
         while after < upto:
             limit = min(limits.events - len(blocks) + 1, PAGE)
             stretch = read_stretch(connection, client.wanted, after=after, limit=limit)
+            stretch = in_condition(connection, client.wanted, stretch)
             after = stretch.upto
             new = [
                 recorded(ours, RecordedEvent.of(e)) for e in stretch.events if e.position <= upto

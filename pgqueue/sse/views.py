@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, TypeAlias
 
+from asgiref.sync import sync_to_async
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 
-from pgqueue.events.reading import MOST, as_alias
+from pgqueue.events.reading import MOST, as_alias, check_condition
 from pgqueue.exceptions import InvalidFilter
 from pgqueue.options.filters import Filter, as_filter
+from pgqueue.options.sql_conditions import as_sql_condition
 from pgqueue.sse.feed import EventClient
 from pgqueue.sse.missed import ReplayLimits
 from pgqueue.streams import requests
@@ -38,6 +41,8 @@ def event_stream(
     authorize: Authorize | None = None,
     topics: str | Iterable[str] | None = None,
     where: Mapping[str, Any] | None = None,
+    predicate: str = "",
+    params: Mapping[str, Any] | None = None,
     max_events: int = MOST_EVENTS,
     max_age: float | timedelta = MAX_AGE,
     heartbeat: float | timedelta = HEARTBEAT,
@@ -55,6 +60,10 @@ def event_stream(
             async; only a sync function may use the ORM. None: every request is refused.
         topics: patterns of the offered topics; None: all topics.
         where: conditions that each event must meet, in addition to the request's conditions.
+        predicate: a further condition in SQL over an event `e` (position, topic, key, payload,
+            metadata, created_at) and `s.params`, as subscriptions have it. "": none. The first
+            request raises InvalidFilter for an invalid one.
+        params: a dict that the predicate reads as `s.params`.
         max_events, max_age: the maximum of missed events for a browser that connects again, and
             their maximum age. With more, it gets the event `pgqueue.reset`.
         heartbeat: the longest silence of a stream.
@@ -65,7 +74,7 @@ def event_stream(
         ValueError, TypeError: another argument is invalid.
     """
     requests.checked_hook(authorize)
-    offered = as_filter(topics, where)
+    offered = replace(as_filter(topics, where), condition=as_sql_condition(predicate, params))
     try:
         events = as_count(max_events, least=0)
     except ValueError as error:
@@ -98,6 +107,8 @@ def event_stream(
                 f"authorize returned {shown(answer)}: it must return True, False, a Filter or an "
                 "HttpResponse."
             )
+        if offered.condition:
+            await sync_to_async(check_condition)(as_alias(database), offered.condition)
         # A browser that connects again sends the header. A script can only set the address.
         seen = request.headers.get("Last-Event-ID") or request.GET.get("last_event_id", "")
         seen = seen[:LONGEST_ID]

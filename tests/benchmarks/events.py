@@ -15,6 +15,8 @@ publish_to_handler_…_ms   an idle reader, events at random gaps of 20 to 300 m
                           machine
 publish_of_enqueue        `publish()` ÷ `Task.enqueue()`, a second, by turns of 50 in autocommit
 publish_one_by_one_per_s  the former
+append_if_per_s           `publish(…, key=new, expect=NO_EVENT)` in autocommit by four threads, with
+                          the indexes of `IndexKeys`, beside a log of as many events with keys
 
 With `--feed wal` (`pgqueue_replication` runs beside, and nobody who publishes notifies), by turns
 with the same by poll:
@@ -35,16 +37,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from statistics import mean, median, quantiles
 from tempfile import TemporaryDirectory
 
-from pgqueue import publish, publish_many
+from django.db import connections
+
+from pgqueue import NO_EVENT, publish, publish_many
 from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
-from pgqueue.engine import groups
+from pgqueue.engine import groups, log
+from pgqueue.engine.sequence import catch_up
 from pgqueue.replication import slots
 from testproject.shop.tasks import nothing
 from tests.benchmarks.harness import eventlog, messages, worker
@@ -58,6 +64,7 @@ SQL = load(__name__)
 GAPS = 0.02, 0.3  # seconds
 MOST_GAPS = 200
 TURN = 50
+WRITERS = 4
 SAMPLES = 20
 KEPT_S = 60
 BY_WAL = {"PGQUEUE_FEED": "wal"}
@@ -87,6 +94,7 @@ def _round(count: int) -> Round:
     large = _both_ways(max(1, count // 2), KIB, _group())
     delays = _delays(max(2, min(MOST_GAPS, count // 1000)))
     one_by_one, of_enqueue = _by_turns(max(TURN, count // 100))
+    append_if = _append_if(count, max(TURN, count // 100))
     return Round(
         figures={
             "publish_per_s": short,
@@ -98,6 +106,7 @@ def _round(count: int) -> Round:
             "publish_to_handler_p50_ms": _percentile(delays, 50),
             "publish_to_handler_p99_ms": _percentile(delays, 99),
             "publish_one_by_one_per_s": one_by_one,
+            "append_if_per_s": append_if,
         },
         ratios={"of_ceiling": ours.per_s / bare.per_s, "publish_of_enqueue": of_enqueue},
     )
@@ -177,6 +186,29 @@ def _by_turns(count: int) -> tuple[float, float]:
                 call()
             spent[name] += time.monotonic() - began
     return count // TURN * TURN / spent["publish"], spent["enqueue"] / spent["publish"]
+
+
+def _append_if(count: int, appends: int) -> float:
+    """Return how many events a second are published with a condition on their keys."""
+    _empty()
+    publish_many((TOPIC, None, f"old {number}") for number in range(count))
+    catch_up(session())
+
+    def append(writer: int) -> None:
+        for number in range(appends):
+            publish(TOPIC, key=f"{writer} {number}", expect=NO_EVENT)
+        connections[settings().database].close()
+
+    for statement in ("index_streams", "index_inbox"):
+        session().execute(log.SQL[statement])
+    try:
+        began = time.monotonic()
+        with ThreadPoolExecutor(WRITERS) as threads:
+            list(threads.map(append, range(WRITERS)))
+        return WRITERS * appends / (time.monotonic() - began)
+    finally:
+        for statement in ("drop_index_of_inbox", "drop_index_of_streams"):
+            session().execute(log.SQL[statement])
 
 
 def _percentile(delays: list[float], percent: int) -> float:

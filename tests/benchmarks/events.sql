@@ -1,5 +1,5 @@
 -- name: empty
-TRUNCATE pgqueue_event_inbox, pgqueue_event, pgqueue_group, pgqueue_cursor, pgqueue_reader, pgqueue_subscription, pgqueue_webhook;
+TRUNCATE pgqueue_event_inbox, pgqueue_event, pgqueue_append_lock, pgqueue_group, pgqueue_cursor, pgqueue_reader, pgqueue_subscription, pgqueue_webhook;
 DELETE FROM pgqueue_log_floor WHERE log = 'event'
 
 -- name: handled

@@ -109,6 +109,7 @@ def verbs() -> list[Callable[[], object]]:  # noqa: C901 (a list of small functi
     from pgqueue.models import Duty, Message, Schedule, Subscription
     from pgqueue.operating import health
     from pgqueue.options.filters import Filter
+    from pgqueue.options.sql_conditions import SQLCondition
     from pgqueue.replication import slots
     from pgqueue.tasks import scheduling
 
@@ -419,6 +420,7 @@ def verbs() -> list[Callable[[], object]]:  # noqa: C901 (a list of small functi
         on_its_own(log.position_at, datetime.now(UTC))
         on_its_own(log.is_next_older, after=0, age=SECOND)
         on_its_own(log.meeting, [Filter(where={"n": 1})], [(0, 1)])
+        on_its_own(predicates.met, SQLCondition("true", '{"name": "", "params": {}}'), [1])
         on_its_own(event_partitions.ensure)
 
     def read_for_a_group() -> None:

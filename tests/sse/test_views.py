@@ -14,7 +14,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 from django.test import AsyncClient, Client
 
-from pgqueue.engine import identity
+from pgqueue.engine import identity, predicates
 from pgqueue.events.publishing import publish, publish_many
 from pgqueue.sse import event_stream
 from tests.damage import damaged_events
@@ -46,6 +46,43 @@ def sessions_of_django(connection: Connection) -> set[int]:
 def of(stream: Stream) -> list[tuple[str, str | None]]:
     """Return the names and ids of the events that have come."""
     return [(each.event, each.id) for each in stream.events]
+
+
+class TestAConditionInSQL:
+    @pytest.fixture(autouse=True)
+    def _nothing_is_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(predicates, "_checked", set())
+
+    def test_lets_the_events_through_that_meet_it(self, open_stream: Open) -> None:
+        stream = open_stream("/even/").begins()
+        narrow = open_stream("/even/", {"topic": "b", "where": '{"n__gt": 2}'}).begins()
+
+        publish_many([(topic, {"n": n}) for topic in "ab" for n in range(1, 5)])
+
+        stream.sees(*({"n": n} for n in (2, 4, 2, 4)))
+        narrow.sees({"n": 4})
+
+    def test_is_met_by_the_missed_events_too(self, open_stream: Open) -> None:
+        first = open_stream("/even/").begins()
+        publish("a", {"n": 2})
+        first.sees({"n": 2})
+        first.leave()
+        publish_many([("a", {"n": n}) for n in (3, 4)])
+
+        again = open_stream("/even/", {"last_event_id": "1"})
+
+        again.sees({"n": 4})
+
+    def test_that_fails_ends_its_streams_alone(self, open_stream: Open) -> None:
+        failing, other = open_stream("/failing/").begins(), open_stream("/events/").begins()
+
+        publish_many([("a", {"n": n}) for n in (0, 1)])
+
+        other.sees({"n": 0}, {"n": 1})
+        failing.ends()
+
+    def test_that_is_forbidden_is_an_error_of_the_server(self, open_stream: Open) -> None:
+        assert open_stream("/forbidden/").response.status == 500
 
 
 class TestAnEventThatCanNotBeRead:
@@ -597,6 +634,8 @@ class TestARequest:
         ({"authorize": True}, "authorize=True"),
         ({"topics": "a b"}, "topics="),
         ({"where": {"a": []}}, "where"),
+        ({"predicate": 7}, "predicate=7"),
+        ({"params": {"a": 1}}, "give predicate=, too"),
         ({"max_events": -1}, "max_events=-1"),
         ({"max_age": 0}, "max_age=0"),
         ({"heartbeat": "1"}, "heartbeat='1'"),

@@ -34,6 +34,10 @@ def of_the_users_key(request: HttpRequest, wanted: Filter) -> Filter:
     return Filter(key=request.GET["user"])
 
 
+EVEN = "(e.payload ->> 'n')::int % (s.params ->> 'by')::int = 0"
+FAILING = "12 / (e.payload ->> 'n')::int > 2"
+
+
 def too_much(request: HttpRequest, wanted: Filter) -> Filter:
     return Filter(where={"user": 7})
 
@@ -67,6 +71,9 @@ urlpatterns = [
     path("staff/", event_stream(authorize=staff)),
     path("own/", event_stream(authorize=own)),
     path("key/", event_stream(authorize=of_the_users_key, topics="order.*")),
+    path("even/", event_stream(authorize=anyone, predicate=EVEN, params={"by": 2})),
+    path("failing/", event_stream(authorize=anyone, predicate=FAILING)),
+    path("forbidden/", event_stream(authorize=anyone, predicate="pg_sleep(1) IS NULL")),
     path("too-much/", event_stream(authorize=too_much, topics="order.*", where={"total__gte": 10})),
     path("elsewhere/", event_stream(authorize=elsewhere)),
     path("undecided/", event_stream(authorize=undecided)),

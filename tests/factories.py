@@ -14,9 +14,10 @@ from psycopg.errors import DeadlockDetected
 from psycopg.sql import SQL, Identifier, Literal
 
 from pgqueue.engine import claim as claiming
+from pgqueue.engine import collecting, event_partitions, identity, notifications, settle, workers
 from pgqueue.engine import enqueue as enqueueing
-from pgqueue.engine import event_partitions, identity, notifications, settle, workers
 from pgqueue.engine.claim import Answer, Known, Search
+from pgqueue.engine.collecting import Join
 from pgqueue.engine.enqueue import Enqueued
 from pgqueue.engine.settle import Done, Failure
 from pgqueue.engine.values import Claim, Cursors, Lease, Position
@@ -40,6 +41,7 @@ def store(
     ids: Sequence[int] | None = None,
     dedupe_keys: Sequence[str | None] | None = None,
     bodies: Sequence[bytes | None] | None = None,
+    join: Join | None = None,
     **changed: Any,
 ) -> Enqueued:
     """Enqueue one message for each payload, or as many as there are keys, together."""
@@ -59,6 +61,10 @@ def store(
     keys = [key] * len(payloads) if isinstance(key, str) else key
     if len(payloads) == 1:
         payloads = [*payloads] * len(keys)
+    if join is not None:
+        return collecting.enqueue(
+            connection, common, keys=keys, payloads=payloads, dedupe_keys=dedupe_keys, join=join
+        )
     return enqueueing.enqueue(
         connection,
         common,

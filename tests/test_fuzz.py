@@ -44,7 +44,7 @@ from pgqueue.events import buffering, consumers, groups, subscribing, subscripti
 from pgqueue.models import Dedupe, EventInbox, Message, Policy
 from pgqueue.options.retries import as_backoff, load_backoff
 from pgqueue.tasks import registry, scheduling
-from tests import jobs
+from tests import collecting_jobs, jobs
 from tests.anything import ANYTHING, EXAMPLES, TEXTS, attempt, nested
 
 pytestmark = pytest.mark.django_db
@@ -117,7 +117,7 @@ STORED: Mapping[str, Callable[[Message, Any], bool]] = {
     "ordered": lambda message, value: message.ordered == value,
     "dedupe_key": lambda message, value: message.dedupe_key == value,
     "dedupe_for": remembered,
-    "on_conflict": lambda message, value: value in ("return", "replace", "raise"),
+    "on_conflict": lambda message, value: value in ("return", "replace", "collect", "raise"),
     "longest_wait": lambda message, value: message.state == "ready",
     "hold_for": held,
     "max_attempts": lambda message, value: message.max_attempts == (20 if value is None else value),
@@ -165,6 +165,7 @@ OF_MESSAGES: Mapping[str, list[Any]] = {
 OF_TASKS: Mapping[str, list[Any]] = {
     **OF_MESSAGES,
     "channel": [None, *OF_MESSAGES["channel"]],
+    "on_conflict": [*OF_MESSAGES["on_conflict"], "collect"],
     "backoff": [None, [1, 2.5], [CENTURY], Exponential(), Exponential(base=1e-3, cap=9, jitter=1)],
     "tags": [[], ["import"], ["\U0001f600" * 25]],
     "timeout": [None, 0.5, 60, CENTURY],
@@ -193,7 +194,11 @@ OTHERS: Mapping[str, Mapping[str, Any]] = {
 def enqueue(name: str, value: Any) -> None:
     """Enqueue a task with this option, and look at what is stored."""
     others = OTHERS.get(name, {})
-    result = jobs.add.using(**{**others, name: value}).enqueue(1)
+    options = {**others, name: value}
+    if name == "on_conflict" and value == "collect":
+        result: Any = collecting_jobs.any_list.using(**options).enqueue([1])
+    else:
+        result = jobs.add.using(**options).enqueue(1)
     if name == "enqueue_on_commit" and value is not False:
         return  # stored at a commit, which this test does not have
     message = Message.objects.get(pk=result.id)

@@ -109,6 +109,22 @@ class Codec:
                 raise unsaid from None
             raise
 
+    def opened(self, text: str) -> str:
+        """Return the JSON of a stored payload, decrypted.
+
+        Raises:
+            UnreadablePayload: it isn't JSON.
+            DecryptionFailed: it is encrypted, and not as this.
+        """
+        if not is_envelope(text):
+            return text
+        token = token_in(parse(self._of("the payload"), text))
+        return text if token is None else self._opened(ARGUMENTS, token)
+
+    def closed(self, text: str) -> str:
+        """Return the JSON of a payload as it is stored."""
+        return text
+
     def read_row(self, text: str, *, is_typed: bool) -> dict[str, Any]:
         """Return the named arguments for which a row of a table stands.
 

@@ -35,7 +35,15 @@ class EncryptedCodec(Codec):
             InvalidArguments, InvalidArgument, PayloadTooLarge: as `Codec.encode` does.
             MissingEncryptionKey: the settings have none.
         """
-        text = super().encode(args, kwargs)
+        return self.closed(super().encode(args, kwargs))
+
+    def closed(self, text: str) -> str:
+        """Return the envelope of a payload.
+
+        Raises:
+            PayloadTooLarge: it takes more than `PAYLOAD_LIMIT`.
+            MissingEncryptionKey: the settings have none.
+        """
         return self._sealed(ARGUMENTS, text, PAYLOAD_LIMIT, PayloadTooLarge)
 
     def encode_result(self, value: Any) -> str:

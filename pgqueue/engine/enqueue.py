@@ -19,6 +19,8 @@ from pgqueue.states import State
 
 SQL = load(__name__)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+REPLACED = ("replaced", "collected")
+"""The outcomes of an enqueue that changed a waiting message."""
 LOCKED_KEYS = 500
 """Ordered lanes in one batch, at most: each takes a lock, and a server has about 10 000 locks."""
 
@@ -68,8 +70,8 @@ class Enqueued(NamedTuple):
 
     Attributes:
         ids: None for a message that was dropped.
-        came_of: the result for each message: stored, existing, replaced or dropped. An existing
-            message has the same dedupe key, and the id is its id.
+        came_of: the result for each message: stored, existing, replaced, collected or dropped. An
+            existing message has the same dedupe key, and the id is its id.
         is_told: whether idle workers are notified when the transaction commits.
     """
 

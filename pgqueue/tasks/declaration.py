@@ -21,7 +21,7 @@ from pgqueue.engine.values import Cursors, Tuples
 from pgqueue.exceptions import InvalidTask, TaskResultMismatch
 from pgqueue.options.retries import Backoff
 from pgqueue.options.schedules import Schedule
-from pgqueue.tasks import encryption
+from pgqueue.tasks import collecting, encryption
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks.limits import TimeLimit
 from pgqueue.tasks.options import RUN_OPTIONS, Atomic, Options, RunOptions
@@ -95,11 +95,13 @@ class Declaration(Generic[P, T]):
     logs: str | None = task_options.AS_CONFIGURED
 
     def __post_init__(self) -> None:
-        if self.dedupe_for is not None and self.on_conflict == "replace":
+        if self.dedupe_for is not None and self.changes_waiting:
             raise InvalidTask(
-                f"{self.name}: dedupe_for remembers a message after its end, on_conflict='replace' "
-                "replaces the message. Choose one."
+                f"{self.name}: dedupe_for remembers a message after its end, on_conflict="
+                f"{self.on_conflict!r} replaces the message. Choose one."
             )
+        if self.on_conflict == collecting.COLLECT:
+            collecting.parameter_of(self.func, skip_first=self.takes_context)
         try:
             task_options.check_longest_wait(
                 self.longest_wait, on_conflict=self.on_conflict, run_after=self.run_after
@@ -151,6 +153,11 @@ class Declaration(Generic[P, T]):
         return self.channel or settings().default_channel
 
     @property
+    def changes_waiting(self) -> bool:
+        """Whether a second message with the same dedupe key changes the first, while it waits."""
+        return self.on_conflict in ("replace", collecting.COLLECT)
+
+    @property
     def alias(self) -> str:
         """The database that its messages are stored in."""
         return self.database or settings().database
@@ -160,6 +167,17 @@ class Declaration(Generic[P, T]):
         """The codec that turns its arguments and its result into JSON."""
         make = _encrypted_codec if self.encrypted else _codec
         return make(self.func, skip_first=self.takes_context)
+
+    @property
+    def join(self) -> collecting.Join:
+        """The value that joins the arguments of its messages, with on_conflict="collect"."""
+        return collecting.Join(
+            name=self.name,
+            aliases=self.aliases,
+            codec=self.codec,
+            parameter=collecting.parameter_of(self.func, skip_first=self.takes_context),
+            is_encrypted=self.encrypted,
+        )
 
     @property
     def plain_codec(self) -> Codec:
@@ -326,7 +344,7 @@ class Declaration(Generic[P, T]):
             "held_for": self.hold_for,
             "ordered": self.ordered,
             "dedupe_for": self.dedupe_for,
-            "replaces": self.on_conflict == "replace",
+            "replaces": self.changes_waiting,
             "longest_wait": self.longest_wait,
         }
 

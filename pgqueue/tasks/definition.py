@@ -321,9 +321,11 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             time even if its message ends sooner.
         on_conflict: the reaction to a second message with the same dedupe_key. "return": the first
             message is returned. "replace": the arguments and times of the first are replaced, if it
-            has not started (debouncing: many calls run once). "raise": raises DuplicateMessage.
-        longest_wait: seconds or a timedelta, with on_conflict="replace". A message that is replaced
-            again and again is due this long after the first enqueue at the latest.
+            has not started (debouncing: many calls run once). "collect": the same, but the items of
+            the second list are added to the first, for a function whose one parameter is a list.
+            "raise": raises DuplicateMessage.
+        longest_wait: seconds or a timedelta, with on_conflict="replace" or "collect". A message
+            that changes again and again is due this long after the first enqueue at the latest.
         hold_for: as `hold()`.
         max_attempts: the number of errors after which a message is dead.
         backoff: the wait before a retry: `Exponential(…)`, a list of seconds or timedeltas, or a

@@ -135,7 +135,7 @@ class StoredDraft(Draft):
             ChannelFull: a full channel dropped the message.
         """
         for member, waits in zip(self._members, parents, strict=True):
-            if waits and member.came_of == "replaced":
+            if waits and member.came_of in enqueueing.REPLACED:
                 raise DuplicateMessage(
                     f"Message {member.id} has the dedupe key of this {member.task.name} already, "
                     f"and does not wait for others of {self}: this one can't replace it."
@@ -143,7 +143,7 @@ class StoredDraft(Draft):
         named = {member.number for member in self._names.values()}
         for number in sorted(named.union(self._awaited, *parents)):
             member = self._at(number)
-            if member.came_of in ("existing", "replaced"):
+            if member.came_of in ("existing", *enqueueing.REPLACED):
                 raise DuplicateMessage(
                     f"Message {member.id} has the dedupe key of this {member.task.name} already: "
                     "no message of the flow can wait for it, and it can have no name in the flow."

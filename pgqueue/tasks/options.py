@@ -40,7 +40,7 @@ HEAVIEST = 100
 """The most messages that one message counts for. Claims take a greater weight for this one."""
 AS_CONFIGURED = ""
 """The value of `logs` for a task that names none: the setting RUN_LOGS."""
-CONFLICTS = ("return", "replace", "raise")
+CONFLICTS = ("return", "replace", "collect", "raise")
 LARGEST_BATCH = 1000
 """A worker holds some thousand leases at once: see `worker.fetcher`."""
 TAGS = "tags"
@@ -77,7 +77,7 @@ class Options(EventTaskOptions, total=False):
     ordered: bool
     dedupe_key: str | Callable[..., str | None] | None
     dedupe_for: timedelta | float | None
-    on_conflict: Literal["return", "replace", "raise"]
+    on_conflict: Literal["return", "replace", "collect", "raise"]
     longest_wait: timedelta | float | None
     hold_for: timedelta | float | None
     tags: Sequence[str]
@@ -110,10 +110,10 @@ def check_longest_wait(
     """
     if longest_wait is None:
         return
-    if on_conflict != "replace":
+    if on_conflict not in ("replace", "collect"):
         raise ValueError(
             "longest_wait limits how long a message waits that is replaced again and again: it "
-            "needs on_conflict='replace'."
+            "needs on_conflict='replace' or 'collect'."
         )
     if isinstance(run_after, timedelta) and run_after > longest_wait:
         raise ValueError(
@@ -180,6 +180,12 @@ def _conflict(value: Any) -> str:
     if value not in CONFLICTS:
         raise ValueError(f"it must be one of {', '.join(map(repr, CONFLICTS))}.")
     return str(value)
+
+
+def _conflict_of_a_message(value: Any) -> str:
+    if value == "collect":
+        raise ValueError("only a task has a list of arguments that collects those of others.")
+    return _conflict(value)
 
 
 def _count(value: Any) -> int | None:
@@ -476,7 +482,7 @@ _OF_A_MESSAGE: dict[str, Callable[[Any], Any]] = {
     "ttl": _duration,
     "ordered": as_flag,
     "dedupe_for": _duration,
-    "on_conflict": _conflict,
+    "on_conflict": _conflict_of_a_message,
     "longest_wait": _duration,
     "hold_for": _duration,
     "metadata": as_object,

@@ -24,11 +24,13 @@ from pgqueue.calls import tracing
 from pgqueue.conf import settings
 from pgqueue.database import guard
 from pgqueue.database.migration_check import needing_tables
+from pgqueue.engine import collecting
 from pgqueue.engine import enqueue as engine
 from pgqueue.engine.values import Cursors, Tuples
 from pgqueue.exceptions import BatchTooLarge, DuplicateMessage, InvalidTask
 from pgqueue.states import State
 from pgqueue.tasks import tenants
+from pgqueue.tasks.collecting import COLLECT
 from pgqueue.tasks.current import running_in
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.result import TaskResult
@@ -141,8 +143,14 @@ def _store(
         )
     encode = task.codec.encode
     texts = iter(payloads or (encode(result.args, result.kwargs) for result in results))
+    verb: Callable[..., engine.Enqueued] = engine.enqueue
+    if task.on_conflict == COLLECT:
+        given = guard.call(list, texts)
+        join = task.join
+        join.check(given)
+        texts, verb = iter(given), partial(collecting.enqueue, join=join)
     store = partial(
-        engine.enqueue,
+        verb,
         common=common,
         keys=keys,
         dedupe_keys=None if all(key is None for key in dedupe_keys) else dedupe_keys,

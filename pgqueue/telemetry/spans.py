@@ -33,7 +33,7 @@ Attributes = dict[str, str | int]
 NO_FAILURES = (Defer, Discard, Cancel, Suspend, CancelledError, GeneratorExit)
 """The exceptions that end a run without a failure."""
 STEP = "messaging.pgqueue.step.name"
-STORED = ("stored", "replaced")
+STORED = ("stored", "replaced", "collected")
 
 
 class _Harmless:

@@ -57,6 +57,7 @@ from pgqueue.testing import run_all
 from pgqueue.webhooks import delivering
 from tests import jobs
 from tests.claims import GovernedClaims
+from tests.collecting_jobs import index as collected
 from tests.eventually import eventually
 from tests.factories import (
     OVER,
@@ -743,8 +744,11 @@ class TestAnOperator:
         jobs.add.using(database="operator", on_conflict="replace", dedupe_key="a").enqueue(1)
         jobs.add.using(database="operator", on_conflict="replace", dedupe_key="a").enqueue(2)
         jobs.add.using(database="operator").hold(for_=60).enqueue(1).commit()
+        for n in (1, 2):
+            collected.using(database="operator", run_after=None).enqueue([n])
 
-        assert Message.objects.count() == 3
+        assert Message.objects.count() == 4
+        assert Message.objects.get(task=collected.name).payload["args"] == [[1, 2]]
         assert History.objects.count() == 8
 
     def test_operates_the_event_log(self, connection: Connection, prefix: str) -> None:

@@ -21,6 +21,7 @@ OPTIONS = ("channel", "key", "priority", "weight", "run_after", "dedupe_key")
 EXISTING = {
     "stored": "Enqueued message {}.",
     "replaced": "Message {} had its dedupe key: it has these arguments now.",
+    "collected": "Message {} had its dedupe key: these arguments were added.",
     "existing": "Message {} has its dedupe key already.",
 }
 

@@ -2,6 +2,7 @@
 
 __version__: str
 
+from pgqueue.calls.rate_limits import RateLimited as RateLimited
 from pgqueue.database.guard import TransactionLost as TransactionLost
 from pgqueue.database.migration_check import NotMigrated as NotMigrated
 from pgqueue.durable.context import DurableContext as DurableContext

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 import pgqueue
-from pgqueue import exceptions
+from pgqueue import RateLimited, exceptions
 from pgqueue.exceptions import Cancel, Defer, Discard, EndOfRun, PGQueueError, Retry
 
 
@@ -36,7 +36,7 @@ def test_every_error_that_users_may_catch_is_public() -> None:
     }
 
 
-@pytest.mark.parametrize("end", [Retry, Defer, Discard, Cancel])
+@pytest.mark.parametrize("end", [Retry, Defer, RateLimited, Discard, Cancel])
 class TestAnEndOfARun:
     def test_is_no_error_that_a_task_might_catch_by_accident(self, end: type[EndOfRun]) -> None:
         assert issubclass(end, BaseException)
@@ -51,11 +51,16 @@ def test_a_reason_is_its_text() -> None:
     assert str(Discard("the order is gone")) == "the order is gone"
 
 
-@pytest.mark.parametrize("end", [Retry, Defer])
+@pytest.mark.parametrize("end", [Retry, Defer, RateLimited])
 def test_a_delay_is_seconds_or_a_timedelta(end: type[Retry | Defer]) -> None:
     assert end(90).delay == end(timedelta(minutes=1.5)).delay == timedelta(seconds=90)
     with pytest.raises(TypeError, match="neither seconds nor a timedelta"):
         end("soon")  # type: ignore[arg-type]
+
+
+def test_a_rate_limit_is_not_over_before_now() -> None:
+    with pytest.raises(ValueError, match="it can't be below 0"):
+        RateLimited(retry_after=-1)
 
 
 def test_a_copy_defers_for_as_long() -> None:

@@ -126,10 +126,16 @@ class KeyState:
                 "The key has no room for the weight of its next message: its running messages "
                 "count for %(weight)s, and %(most)s may run (max_running)."
             ) % {"weight": sum(weights), "most": policy.max_running}
-        if self.lane and self.lane.state == Lane.State.THROTTLED and self.lane.wake_at:
+        lane = self.lane
+        if lane and lane.paused_until and lane.paused_until > timezone.now():
+            yield format_html(
+                _("The key is paused: a task was told to wait until {}."),
+                _moment(lane.paused_until),
+            )
+        elif lane and lane.state == Lane.State.THROTTLED and lane.wake_at:
             yield format_html(
                 _("The key is throttled: its rate lets the next one start at {}."),
-                _moment(self.lane.wake_at),
+                _moment(lane.wake_at),
             )
         if policy and policy.max_size and self.counted.size >= policy.max_size:
             yield _(

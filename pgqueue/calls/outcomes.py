@@ -105,6 +105,8 @@ class Deferred:
     delay: timedelta
     progress: str | None
     """What it noted for the next run, as JSON; None: nothing new."""
+    pauses: str = ""
+    """The scope that is paused for the same time: channel or key; "": none."""
     word: ClassVar[str] = "deferred"
     error: ClassVar[None] = None
 

@@ -90,6 +90,9 @@ WITH RECURSIVE fast AS MATERIALIZED (
     FROM lanes
     WHERE NOT (channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
                AND pgqueue_is_governed_v1(channel, key))
+      AND (channel, key) NOT IN (
+-- include: paused_lanes
+      )
 ), due AS MATERIALIZED (
     -- MATERIALIZED keeps the LIMIT: the planner may run a plain subquery again for each joined row, and so
     -- lease more messages than the limit.
@@ -149,7 +152,10 @@ WITH fast AS MATERIALIZED (
       AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND
 -- include: is_paused
           )
-      AND NOT EXISTS (SELECT FROM pgqueue_policy WHERE channel = %(channel)s AND governs) AND
+      AND NOT EXISTS (SELECT FROM pgqueue_policy WHERE channel = %(channel)s AND governs)
+      AND %(channel)s NOT IN (SELECT channel FROM (
+-- include: paused_lanes
+          ) p) AND
 -- include: takes_it
       AND
 -- include: not_left_out

@@ -143,11 +143,14 @@ SELECT EXISTS (
         tat = CASE WHEN s.gap IS NULL OR s.taken = 0 THEN l.tat ELSE greatest(s.tat, s.now) + least(s.used * s.gap,
 -- include: longest_debt
               ) END,
-        wake_at = CASE WHEN (s.tokens <= s.used OR s.lacks_tokens) AND s.gap IS NOT NULL
+        paused_until = s.paused_until,
+        wake_at = CASE WHEN s.paused_until IS NOT NULL THEN s.paused_until
+                       WHEN (s.tokens <= s.used OR s.lacks_tokens) AND s.gap IS NOT NULL
                        THEN greatest(s.tat, s.now) + least(s.used * s.gap,
 -- include: longest_debt
                             ) - (s.burst - s.next) * s.gap END,
         state = CASE
+            WHEN s.paused_until IS NOT NULL THEN 'throttled'
             WHEN s.places <= s.used OR s.lacks_places THEN CASE WHEN (
                 SELECT count(*) FROM (
                     SELECT FROM pgqueue_message m
@@ -181,7 +184,7 @@ SELECT id FROM fitting
 WITH fast AS MATERIALIZED (
 -- include: unflushed
 ), open AS MATERIALIZED (
-    SELECT lane.key, lane.turn, l.ctid AS place, l.tat, p.max_running, p.gap, coalesce(p.burst, 1) AS burst,
+    SELECT lane.key, lane.turn, l.ctid AS place, l.tat, l.paused_until, p.max_running, p.gap, coalesce(p.burst, 1) AS burst,
            coalesce(p.weight, 1) AS weight, statement_timestamp() AS now,
            CASE WHEN p.max_running IS NULL THEN 0 ELSE (
                SELECT coalesce(sum(r.weight), 0) FROM (
@@ -196,7 +199,8 @@ WITH fast AS MATERIALIZED (
           FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, turn)) lane
     CROSS JOIN LATERAL (
         -- LATERAL makes PostgreSQL find each lane by its key, for any statistics of the table.
-        SELECT l.ctid, l.tat FROM pgqueue_lane l
+        SELECT l.ctid, l.tat, CASE WHEN l.paused_until > statement_timestamp() THEN l.paused_until END AS paused_until
+        FROM pgqueue_lane l
         WHERE l.channel = %(channel)s AND l.key = lane.key
         LIMIT 1) l
     LEFT JOIN LATERAL (
@@ -217,8 +221,9 @@ WITH fast AS MATERIALIZED (
     SELECT *,
            weight * ceil(%(limit)s::float8 / sum(weight) OVER ()) AS share,
            greatest(0, coalesce(max_running - running, 1000000))::int AS places,
+           CASE WHEN paused_until IS NOT NULL THEN 0 ELSE
 -- include: tokens
-           AS tokens
+           END AS tokens
     FROM open
 ), room AS MATERIALIZED (
     SELECT *, least(wanted, greatest(0, %(limit)s - before))::int AS n, before < %(limit)s AS is_reached

@@ -4,7 +4,9 @@ Each verb returns the ids that it settled. For a missing id, either the lease is
 not match), or another transaction has the row locked now: `lease.valid` tells which.
 """
 
-from collections.abc import Collection
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -61,6 +63,14 @@ class Failure(NamedTuple):
     """Whether failures are counted from here: a durable run has finished a step."""
 
 
+class Pause(NamedTuple):
+    """A channel, or one lane of it, that is paused."""
+
+    channel: str
+    key: str | None = None
+    """The lane's key; None: the channel as a whole is paused."""
+
+
 class Deferral(NamedTuple):
     """A message that was handed back, and the delay before its next run."""
 
@@ -70,6 +80,8 @@ class Deferral(NamedTuple):
     """JSON for the next run; None: unchanged."""
     counted: str | None = None
     """JSON for `handed_back` in the metadata; "null" removes it, None leaves it unchanged."""
+    pauses: Pause | None = None
+    """The channel or the lane that is paused for the same time."""
 
 
 class Finish(NamedTuple):
@@ -176,7 +188,42 @@ def bury_unreadable(connection: Connection, failures: Collection[Failure]) -> se
 
 
 def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
-    """Make each message ready again after its delay, or at once, and count no failure."""
+    """Make each message ready again after its delay, or at once, and count no failure.
+
+    A channel or lane that a deferral pauses is paused in the same transaction.
+    """
+    pauses: dict[Pause, timedelta] = {}
+    for each in deferrals:
+        if each.pauses is not None:
+            pauses[each.pauses] = max(each.delay, pauses.get(each.pauses, each.delay))
+    if not pauses:
+        return _deferred(connection, deferrals)
+    with connection.transaction():
+        _pause(connection, pauses)
+        return _deferred(connection, deferrals)
+
+
+def _pause(connection: Connection, pauses: Mapping[Pause, timedelta]) -> None:
+    # In the order of the names, as other sessions lock them: otherwise two might wait for each
+    # other.
+    channels = sorted(each for each in pauses if each.key is None)
+    if channels:
+        delays = [pauses[each] for each in channels]
+        given = {"names": [each.channel for each in channels], "delays": delays}
+        connection.execute(SQL["pause"], given)
+    lanes = sorted(each for each in pauses if each.key is not None)
+    if lanes:
+        connection.execute(
+            SQL["pause_lanes"],
+            {
+                "channels": [each.channel for each in lanes],
+                "keys": [each.key for each in lanes],
+                "delays": [pauses[each] for each in lanes],
+            },
+        )
+
+
+def _deferred(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
     return _ids(
         connection,
         "defer",

@@ -341,6 +341,22 @@ WITH ended AS MATERIALIZED (
 ),
 -- include: changed_or_cancelled
 
+-- name: pause
+SELECT pgqueue_work_pause_v1(%(names)s::text[], %(delays)s::interval[])
+
+-- name: pause_lanes
+-- The lane is throttled until the end, so that the router wakes it then, and the workers that wait with it. A row is made
+-- for a free lane, too: claims of free lanes look for it (`shared.paused_lanes`).
+INSERT INTO pgqueue_lane AS lane (channel, key, state, turn_at, tat, wake_at, paused_until)
+SELECT channel, key, 'throttled', statement_timestamp(), 'epoch', until, until
+FROM (SELECT channel, key, statement_timestamp() + least(delay, interval '100 years') AS until
+      FROM unnest(%(channels)s::text[], %(keys)s::text[], %(delays)s::interval[]) AS p (channel, key, delay)) paused
+ORDER BY channel COLLATE "C", key COLLATE "C"
+ON CONFLICT (channel, key) DO UPDATE
+SET state = 'throttled',
+    wake_at = greatest(lane.wake_at, excluded.wake_at),
+    paused_until = greatest(lane.paused_until, excluded.paused_until)
+
 -- name: finish
 -- End a message with the outcome that its task asked for: discarded or cancelled.
 WITH ended AS MATERIALIZED (

@@ -130,6 +130,10 @@ noticed AS (
 -- each statement that begins later, also before the duty has removed it.
 (paused AND (paused_until IS NULL OR paused_until > statement_timestamp()))
 
+-- name: paused_lanes
+-- The lanes whose key a task was told to leave alone. A partial index has them: it is empty where no task raises RateLimited.
+SELECT channel, key FROM pgqueue_lane WHERE paused_until > statement_timestamp()
+
 -- name: not_left_out
 -- A condition on message m: no claim has failed because of it in the last minute. See `culprits.choosing`.
 m.id <> ALL (%(aside)s::bigint[])

@@ -1,4 +1,4 @@
-"""The end of a channel's pause."""
+"""The end of a channel's pause, and pauses of keys."""
 
 from django.db import migrations, models
 
@@ -16,6 +16,15 @@ class Migration(migrations.Migration):
             model_name='channel',
             name='paused_until',
             field=models.DateTimeField(blank=True, help_text='When the pause ends by itself. Empty: when it is resumed.', null=True, verbose_name='paused until'),
+        ),
+        migrations.AddField(
+            model_name='lane',
+            name='paused_until',
+            field=models.DateTimeField(help_text='Before this time no message starts: a task was told to wait.', null=True),
+        ),
+        migrations.AddIndex(
+            model_name='lane',
+            index=models.Index(condition=models.Q(('paused_until__isnull', False)), fields=['channel', 'key'], name='pgqueue_lane_paused'),
         ),
         RunSQLFile('0011_back_off'),
     ]

@@ -371,6 +371,9 @@ class Lane(models.Model):
             "The greatest weight of its last claim: its rate may be late by so many starts."
         ),
     )
+    paused_until = InstantField(
+        null=True, help_text=_("Before this time no message starts: a task was told to wait.")
+    )
 
     class Meta:
         db_table = "pgqueue_lane"
@@ -389,6 +392,11 @@ class Lane(models.Model):
             ),
             models.Index(
                 fields=["wake_at"], condition=Q(state="throttled"), name="pgqueue_lane_throttled"
+            ),
+            models.Index(
+                fields=["channel", "key"],
+                condition=Q(paused_until__isnull=False),
+                name="pgqueue_lane_paused",
             ),
         ]
 

@@ -25,6 +25,7 @@ from pgqueue.calls.outcomes import (
     HandedBack,
     Succeeded,
 )
+from pgqueue.calls.rate_limits import RateLimited
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.codec.encoding import Returned
 from pgqueue.codec.envelope import is_envelope
@@ -32,7 +33,13 @@ from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
 from pgqueue.durable.step_context import StepContext
 from pgqueue.engine.values import Claim
-from pgqueue.exceptions import Defer, NewerPayload, Suspend, TaskTimeout
+from pgqueue.exceptions import (
+    Defer,
+    InvalidMessage,
+    NewerPayload,
+    Suspend,
+    TaskTimeout,
+)
 from pgqueue.tasks import (
     Task,
     TaskContext,
@@ -330,7 +337,7 @@ class Runner:
             noted = defer.progress
             encode = run.task.codec.encode_progress
             progress = None if noted is None else guard.call(encode, noted)
-            return Deferred(max(defer.delay, NO_DELAY), progress)
+            return Deferred(max(defer.delay, NO_DELAY), progress, _paused_by(run, defer))
         result = None if returned is None else guard.call(_encoded, run.task, returned)
         if run.task.durable:
             return Completed(result, run.context.completed())
@@ -404,6 +411,22 @@ class Runner:
             signals.send(signals.task_unknown, type(self), name=claim.task, delay=delay)
         else:
             signals.send(signals.handler_missing, type(self), channel=claim.channel, delay=delay)
+
+
+def _paused_by(run: Run, defer: Defer) -> str:
+    """Return the scope that the end of a run pauses; "": none.
+
+    Raises:
+        InvalidMessage: the scope is the key, and the message has none.
+    """
+    if not isinstance(defer, RateLimited) or not defer.delay:
+        return ""
+    if defer.scope == "key" and not run.leased.claim.key:
+        raise InvalidMessage(
+            f"RateLimited(scope='key'): the message #{run.leased.claim.id} has no key. Enqueue it "
+            "with using(key=…), or pause the channel with scope='channel'."
+        )
+    return defer.scope
 
 
 def _encoded(task: Task[Any, Any], returned: Any) -> str:

@@ -39,7 +39,16 @@ from pgqueue.engine.culprits import (
     tell,
 )
 from pgqueue.engine.errors import describe
-from pgqueue.engine.settle import Deferral, Done, DoneDurably, Failure, Finish, Restart, Suspension
+from pgqueue.engine.settle import (
+    Deferral,
+    Done,
+    DoneDurably,
+    Failure,
+    Finish,
+    Pause,
+    Restart,
+    Suspension,
+)
 from pgqueue.engine.values import Connection
 from pgqueue.tasks import redacting
 from pgqueue.threads.service import NO_NAP, Service
@@ -357,7 +366,13 @@ def _failure(leased: LeasedMessage, ending: Retried | Died) -> Failure:
 def _deferral(leased: LeasedMessage, ending: Deferred) -> Deferral:
     # Its task ran, so the count of hand-backs in a row restarts.
     counted = "null" if was_handed_back(leased.claim) else None
-    return Deferral(leased.claim, ending.delay, ending.progress, counted)
+    return Deferral(leased.claim, ending.delay, ending.progress, counted, _pause_of(leased, ending))
+
+
+def _pause_of(leased: LeasedMessage, ending: Deferred) -> Pause | None:
+    if not ending.pauses:
+        return None
+    return Pause(leased.claim.channel, leased.claim.key if ending.pauses == "key" else None)
 
 
 def _return(leased: LeasedMessage, ending: HandedBack) -> Deferral:

@@ -115,6 +115,16 @@ def test_a_channel_that_is_saturated_as_a_whole_says_so(queue: Connection, viewe
     assert reason.startswith("The channel as a whole is saturated: 1 of its messages")
 
 
+def test_a_key_that_is_paused_says_until_when(queue: Connection, viewer: Client):
+    until = timezone.now() + SOON
+    lane("throttled", wake_at=until, paused_until=until)
+
+    (reason,) = reasons(viewer)
+
+    assert "The key is paused: a task was told to wait until" in reason
+    assert f"{until:%H:%M:%S}" in reason
+
+
 def test_a_channel_that_is_throttled_as_a_whole_says_until_when(queue: Connection, viewer: Client):
     until = timezone.now() + SOON
     Gate.objects.create(channel="mail", tat=until, wake_at=until)

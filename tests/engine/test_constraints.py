@@ -150,6 +150,7 @@ RULES: dict[str, Rule] = {
     ),
     "lane_heaviest": between("heaviest", 1, 100),
     "lane_state": one_of("state", "idle", "runnable", "saturated", "throttled"),
+    "lane_pause": times("paused_until"),
     "lane_times": times("tat turn_at wake_at"),
     "log_floor_numbers": between("position", 0, MOST),
     "message_json": {**objects("metadata"), **lists("errors")},

@@ -1,7 +1,11 @@
--- The end of a channel's pause. The values that the table takes are as in 0001_bounds.
+-- The end of a pause, of a channel and of a lane. The values that the table takes are as in 0001_bounds.
 
 ALTER TABLE pgqueue_channel
     ADD CONSTRAINT pgqueue_channel_times
+    CHECK (paused_until BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00');
+
+ALTER TABLE pgqueue_lane
+    ADD CONSTRAINT pgqueue_lane_pause
     CHECK (paused_until BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00');
 
 -- A channel that is not paused has no end of its pause. Otherwise the next pause without an end would have that one: psql and
@@ -15,6 +19,18 @@ END $$;
 CREATE TRIGGER pgqueue_channel_resumed BEFORE INSERT OR UPDATE ON pgqueue_channel
 FOR EACH ROW WHEN (NOT NEW.paused AND NEW.paused_until IS NOT NULL)
 EXECUTE FUNCTION pgqueue_channel_resumed_v1();
+
+-- Pause channels from now on, since a task was told to wait. A pause that lasts longer, or has no end, stays as it is. A
+-- worker may change a channel in no other way.
+CREATE FUNCTION pgqueue_work_pause_v1(names text[], delays interval[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER AS $$
+    INSERT INTO pgqueue_channel AS c (name, paused, paused_until)
+    SELECT p.name, true, statement_timestamp() + least(p.delay, interval '100 years')
+    FROM unnest($1, $2) AS p (name, delay)
+    ORDER BY p.name
+    ON CONFLICT (name) DO UPDATE SET paused = true, paused_until = excluded.paused_until
+    WHERE NOT c.paused OR c.paused_until < excluded.paused_until
+$$;
 
 -- Remove pauses whose end has come, and return their number. The trigger of the table tells the workers that wait.
 CREATE FUNCTION pgqueue_work_resume_v1(most integer) RETURNS bigint

@@ -1,0 +1,120 @@
+"""Tasks that raise RateLimited: their message is deferred, and the scope is paused."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.management import call_command
+
+from pgqueue import BatchCall, Channel, RateLimited, TaskContext, task
+from pgqueue.models import History, Lane, Message
+from pgqueue.states import State
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def drain() -> None:
+    call_command("runworker", "--drain", verbosity=1)
+
+
+@task(max_attempts=1)
+def call_a_busy_service(scope: Any = "channel", seconds: float = 600) -> None:
+    Group.objects.create(name="effect")
+    raise RateLimited(retry_after=seconds, progress="noted", scope=scope)
+
+
+@task(max_attempts=1)
+async def call_a_busy_service_async(scope: Any = "channel", seconds: float = 600) -> None:
+    await Group.objects.acreate(name="effect")
+    raise RateLimited(retry_after=seconds, progress="noted", scope=scope)
+
+
+@task(max_attempts=1, batch=10)
+def call_in_a_batch(calls: list[BatchCall[[]]]) -> None:
+    raise RateLimited(retry_after=600)
+
+
+@task(max_attempts=1, takes_context=True)
+def go_on_at_once(context: TaskContext) -> None:
+    if context.attempt == 1:
+        raise RateLimited(retry_after=0)
+
+
+@task(max_attempts=1)
+def do_nothing() -> None:
+    pass
+
+
+WAYS = [
+    pytest.param(call_a_busy_service, id="sync"),
+    pytest.param(call_a_busy_service.using(atomic=True), id="atomic"),
+    pytest.param(call_a_busy_service_async, id="async"),
+]
+
+
+@pytest.mark.parametrize("calling", WAYS)
+class TestARateLimit:
+    def test_pauses_its_channel_and_no_other(self, calling: Any) -> None:
+        result = calling.enqueue()
+        drain()
+        later = do_nothing.enqueue()
+        elsewhere = do_nothing.using(channel="elsewhere").enqueue()
+
+        drain()
+
+        result.refresh()
+        message = Message.objects.get(pk=result.id)
+        assert (message.state, message.progress) == (State.SCHEDULED, "noted")
+        assert (result.attempt, message.failures, message.errors) == (1, 0, [])
+        assert Group.objects.filter(name="effect").count() == 1
+        assert Message.objects.get(pk=later.id).state == State.READY
+        assert [str(each.pk) for each in History.objects.all()] == [elsewhere.id]
+        paused_until = Channel("default").stats().paused_until
+        assert paused_until is not None
+        assert abs(message.run_at - paused_until) < timedelta(minutes=1)
+
+    def test_pauses_its_key_and_no_other(self, calling: Any) -> None:
+        result = calling.using(key="a").enqueue("key")
+        drain()
+        others = [do_nothing.enqueue(), do_nothing.using(key="b").enqueue()]
+
+        drain()
+
+        message = Message.objects.get(pk=result.id)
+        assert (message.state, message.failures) == (State.SCHEDULED, 0)
+        assert {str(each.pk) for each in History.objects.all()} == {each.id for each in others}
+        lane = Lane.objects.get(key="a")
+        assert lane.paused_until is not None
+        assert abs(message.run_at - lane.paused_until) < timedelta(minutes=1)
+        assert not Channel("default").stats().paused
+
+    def test_of_the_key_needs_one(self, calling: Any) -> None:
+        calling.enqueue("key")
+
+        drain()
+
+        message = Message.objects.get()
+        assert message.state == State.DEAD
+        assert message.errors[0]["class"] == "pgqueue.exceptions.InvalidMessage"
+        assert "has no key. Enqueue it with using(key=…)" in message.errors[0]["message"]
+
+
+def test_a_rate_limit_of_no_time_pauses_nothing() -> None:
+    go_on_at_once.enqueue()
+
+    drain()
+
+    assert History.objects.get().attempt == 2
+    assert not Channel("default").stats().paused
+
+
+def test_a_rate_limit_of_a_batch_defers_all_its_messages() -> None:
+    call_in_a_batch.enqueue_many([()] * 3)
+
+    drain()
+
+    assert Message.objects.filter(state=State.SCHEDULED, failures=0).count() == 3
+    assert Channel("default").stats().paused

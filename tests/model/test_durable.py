@@ -319,7 +319,8 @@ class Round:
     def _signal(self, chance: random.Random, message: str, name: str, payloads: list[int]) -> bool:
         with self.stage.server.connect() as connection:
             if (id := self._id(connection, message)) is None:
-                return False
+                # The server stopped after a commit, before its answer: all signals were stored.
+                return self._has_ended(connection, message)
             for number, payload in enumerate(payloads):
                 with connection.transaction(force_rollback=(is_undone := chance.random() < 0.2)):
                     connection.execute(

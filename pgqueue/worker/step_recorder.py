@@ -12,6 +12,7 @@ import psycopg
 
 from pgqueue.database.connections import Session
 from pgqueue.engine import steps as engine
+from pgqueue.engine.culprits import may_be_own
 from pgqueue.engine.steps import DoneStep, StoredStep
 from pgqueue.engine.values import Claim
 from pgqueue.threads.service import NO_NAP, Service
@@ -104,7 +105,11 @@ class StepRecorder(Service):
             self.note_progress()
             with self._writing:
                 taken = self._take()
-                self._write(taken)
+                try:
+                    self._write(taken)
+                except Exception as error:
+                    if not may_be_own(error):
+                        raise
             if len(taken) > 1:
                 time.sleep(GATHER)
         self._is_idle = True

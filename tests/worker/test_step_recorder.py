@@ -157,6 +157,7 @@ def test_a_result_that_is_not_storable_concerns_its_own_run_only(
     error = futures[1].exception()
     assert isinstance(error and error.__cause__, DataError)
     assert futures[2].result().result == "7"
+    assert recorder._failures == 0
     assert stored() == {first.id, other.id}
 
 
@@ -219,6 +220,18 @@ def test_steps_share_a_commit_again_after_a_connection_was_lost(
 
     assert recorder.store(third, step(), timedelta())
     assert stored() == {first.id, second.id, third.id}
+
+
+def test_a_run_stores_by_itself_while_the_recorder_backs_off(
+    connection: Connection, recorder: StepRecorder, gate: Gate
+) -> None:
+    [held] = run(connection)
+    recorder._failures = 1
+
+    store(recorder, held)
+
+    assert stored() == {held.id}
+    assert gate.batches == []
 
 
 def test_a_run_stores_by_itself_while_the_recorder_is_stopped(connection: Connection) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
 from django.db.models import Func, IntegerField, QuerySet, TextField
-from django.db.models.fields.json import KeyTransform
+from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Left
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.defaultfilters import filesizeformat
@@ -25,8 +25,9 @@ from pgqueue.admin.search import named_filter
 from pgqueue.admin.steps import steps_of, tables
 from pgqueue.admin.story import children, copies, story, waiting, workers_of
 from pgqueue.codec.envelope import is_envelope
+from pgqueue.conf import settings
 from pgqueue.listing.messages import last_error
-from pgqueue.tasks import redacting
+from pgqueue.tasks import redacting, tenants
 from pgqueue.tasks.options import weight_of
 from pgqueue.templatetags.pgqueue_admin import badge
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 EXCERPT = 64 * 1024
 """The most characters of a JSON column that are shown."""
 NOTHING = "-"
+TENANT_OF_ROW = KeyTextTransform(tenants.TENANT, "metadata")
 
 
 class _Pretty(Func):
@@ -142,7 +144,14 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         rows: QuerySet[Any] = super().get_queryset(request)
         light = rows.defer("body", "errors", *self.json_columns, *self.hidden_columns)
         annotated: QuerySet[Any] = light.annotate(**last_error())
-        return annotated
+        return annotated.annotate(tenant=TENANT_OF_ROW) if shows_tenants() else annotated
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Return the columns of the list, with the tenant where tenants are in use."""
+        columns = tuple(super().get_list_display(request))
+        place = columns.index("channel") + 1
+        shown = ("tenant_line",) if shows_tenants() else ()
+        return (*columns[:place], *shown, *columns[place:])
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return the fields of a message that have a value; its payload always."""
@@ -226,6 +235,10 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
     def task_line(self, message: Any) -> str:
         return on_one_line(message.task)
 
+    @admin.display(description=_("tenant"))
+    def tenant_line(self, message: Any) -> str:
+        return on_one_line(message.tenant or "")
+
     @admin.display(description=_("key"))
     def key_line(self, message: Any) -> str:
         return on_one_line(message.key)
@@ -255,6 +268,11 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
             return None
         name = message.error_class.rpartition(".")[2]
         return f"{name}: {message.error_text}" if message.error_text else name
+
+
+def shows_tenants() -> bool:
+    """Return whether lists have a column for tenants: they are in use, and not redacted."""
+    return settings().tenant is not None and not redacting.fields().is_field(tenants.TENANT)
 
 
 def _tells(message: Any, field: str) -> bool:

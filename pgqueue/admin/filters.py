@@ -15,11 +15,20 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.search import tasks_in_use
+from pgqueue.conf import settings
+from pgqueue.exceptions import InvalidTenant
 from pgqueue.listing.index import channels_in_use
 from pgqueue.operating.bulk import GOVERNED
 from pgqueue.states import Outcome, State
+from pgqueue.tasks import tenants
+from pgqueue.values.escaping import logger_of
 from pgqueue.values.searches import as_search
 from pgqueue.values.waits import KINDS, as_wait
+
+logger = logger_of(__name__)
+
+MOST_TENANTS = 100
+"""The most tenants that a list offers to choose from."""
 
 
 class Choice(SimpleListFilter):
@@ -36,6 +45,19 @@ def state_label(state: str) -> str:
     if state == GOVERNED:
         return gettext("Ready, under a limit or in order")
     return str(State(state).label)
+
+
+def tenants_in_use() -> list[str]:
+    """Return the first names of the project's tenants; none if it has no function for them."""
+    if settings().tenant is None:
+        return []
+    try:
+        return tenants.every()[:MOST_TENANTS]
+    except InvalidTenant:
+        return []
+    except Exception:
+        logger.warning("The list has no tenants to choose from: all() has failed", exc_info=True)
+        return []
 
 
 class StateFilter(Choice):
@@ -75,6 +97,10 @@ class TextFilter(Choice):
         return (super().value() or "").replace("\0", "").strip() or None
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        return self.all_of(changelist)
+
+    def all_of(self, changelist: ChangeList) -> Iterator[Any]:
+        """Yield the choice of any value."""
         yield {
             "selected": self.value() is None,
             "query_string": changelist.get_query_string(remove=[self.parameter_name]),
@@ -91,13 +117,13 @@ class PickFilter(TextFilter):
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         yield from super().choices(changelist)
         chosen = self.value()
-        names = [name for name, _label in self.lookup_choices]
-        first = names[: self.shown]
+        labels = dict(self.lookup_choices)
+        first = list(labels)[: self.shown]
         for name in first if chosen in (None, *first) else [str(chosen), *first]:
             yield {
                 "selected": name == chosen,
                 "query_string": changelist.get_query_string({self.parameter_name: name}),
-                "display": name,
+                "display": labels.get(name, name),
             }
 
     @property
@@ -148,11 +174,28 @@ class WaitsFilter(TextFilter):
         return [(kind, kind) for kind in KINDS]
 
 
-class MatchFilter(TextFilter):
-    """A value of the arguments, the metadata or the tags, or a part of the last error's text."""
+class MatchFilter(PickFilter):
+    """A value of the arguments, the metadata or the tags, or a part of the last error's text.
+
+    Its names to choose from are the project's tenants, if it has some.
+    """
 
     title = _("content: args.order_id=7, meta.tenant=a, tag=import, error=no such order")
     parameter_name = "match"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        return [
+            (f"meta.{tenants.TENANT}={name}", gettext("Tenant %s") % name)
+            for name in tenants_in_use()
+        ]
+
+    def choices(self, changelist: ChangeList) -> Iterator[Any]:
+        return super().choices(changelist) if self.lookup_choices else self.all_of(changelist)
+
+    @property
+    def is_open(self) -> bool:  # type: ignore[override]
+        """Whether the filter is unfolded at first."""
+        return bool(self.lookup_choices)
 
 
 class DayFilter(TextFilter):

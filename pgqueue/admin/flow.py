@@ -17,6 +17,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from pgqueue.admin.base import moment_of
 from pgqueue.admin.bulk import begin, bulk_url
 from pgqueue.admin.changelist import BoundedChangeList, ListedAdmin
 from pgqueue.admin.display import NOTHING
@@ -74,11 +75,13 @@ class FlowChangeList(BoundedChangeList):
 class FlowAdmin(ListedAdmin):
     """The flows, and the operations on them."""
 
-    list_display = ("id", "name", "state", "progress", "created_at", "ended_at")
+    list_display = ("id", "name", "state", "progress", "created_at_line", "ended_at_line")
     list_display_links = ("id", "name")
     list_filter = (FlowStateFilter,)
     list_per_page = 20
     search_help_text = gettext_lazy("An id, or a part of a name")
+    created_at_line = moment_of("created_at", gettext_lazy("created at"))
+    ended_at_line = moment_of("ended_at", gettext_lazy("ended at"))
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[FlowChangeList]:
         return FlowChangeList

@@ -9,6 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin import reruns
+from pgqueue.admin.base import moment_of
 from pgqueue.admin.changelist import BoundedChangeList
 from pgqueue.admin.display import ShownMessageAdmin, excerpt_of
 from pgqueue.admin.filters import (
@@ -43,7 +44,7 @@ class HistoryAdmin(ShownMessageAdmin):
     actions = ("rerun",)
     list_display = (
         *("id", "shown_state", "task_line", "channel", "key_line"),
-        *("finished_at", "failures", "last_error_line"),
+        *("finished_at_line", "failures", "last_error_line"),
     )
     list_filter = (
         *(DayFilter, OutcomeFilter, ChannelFilter, TaskFilter, ErrorFilter),
@@ -75,6 +76,7 @@ class HistoryAdmin(ShownMessageAdmin):
     readonly_fields = (*ShownMessageAdmin.readonly_fields, "result_text")
 
     result_text = excerpt_of("result", _("result"))
+    finished_at_line = moment_of("finished_at", _("finished at"))
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         return self.may_operate(request)

@@ -12,6 +12,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.admin.base import moment_of
 from pgqueue.admin.bulk import PARAMETERS, SEARCH, BulkAdmin, bulk_url
 from pgqueue.admin.changelist import BoundedChangeList
 from pgqueue.admin.display import ShownMessageAdmin
@@ -69,7 +70,7 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     actions = ("run_now", "cancel", "release", "replay", "discard")
     list_display = (
         *("id", "shown_state", "task_line", "channel", "key_line"),
-        *("run_at", "failures", "last_error_line"),
+        *("run_at_line", "failures", "last_error_line"),
     )
     list_filter = tuple(LIST_FILTERS[name] for name in PARAMETERS)
     search_help_text = _(
@@ -81,6 +82,8 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         (_("Runs"), {"fields": (*ShownMessageAdmin.runs, "lease_until")}),
         (_("Order"), {"fields": (*ShownMessageAdmin.order, "governed")}),
     )
+
+    run_at_line = moment_of("run_at", _("run at"))
 
     def get_tabs(self, request: HttpRequest, shown: BoundedChangeList) -> list[ListTab]:
         return of_messages(request, shown)

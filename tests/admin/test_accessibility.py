@@ -36,11 +36,13 @@ def addresses(text: str = "mail") -> Iterator[str]:
             seen.add(page)
 
 
-def open_page(browser: Browser, url: str, scheme: Literal["light", "dark"]) -> Page:
+def open_page(
+    browser: Browser, url: str, scheme: Literal["light", "dark"], *, locale: str | None = None
+) -> Page:
     """Return a page of an operator who may do everything."""
     client = Client()
     client.force_login(User.objects.create_superuser("operator"))
-    context = browser.new_context(base_url=url, color_scheme=scheme)
+    context = browser.new_context(base_url=url, color_scheme=scheme, locale=locale)
     context.set_default_timeout(PATIENCE)
     name = django_settings.SESSION_COOKIE_NAME
     context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": url}])

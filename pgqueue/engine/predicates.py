@@ -232,7 +232,7 @@ def met(connection: Connection, condition: SQLCondition, positions: Sequence[int
     """
     check_once(connection, condition.predicate)
     given = {"positions": list(positions), "reader": condition.reader}
-    with connection.transaction():
+    with connection.transaction(force_rollback=True):  # nothing is left of what it sets
         connection.execute(SQL["patience"], {"patience": f"{PATIENCE * 1000:.0f}ms"})
         rows = connection.execute(SQL["events"], given).fetchone() or ("[]", "[]")
         found = evaluate(connection, condition.predicate, *rows)

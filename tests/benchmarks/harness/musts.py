@@ -119,6 +119,7 @@ MUSTS = (
     Must("events", "figures.out_per_s", must=16_200, aim=32_400),
     Must("events", "figures.publish_to_handler_p50_ms", must=6, aim=3),
     Must("events", "ratios.publish_of_enqueue", must=0.9, aim=1),
+    Must("events", "figures.append_if_per_s", must=2_000, aim=4_000),
     Must("events", "ratios.last_of_first", must=0.9, aim=1, is_lasting=True),
     Must("sse", "figures.p50_ms", must=15, aim=5),
     Must("sse", "figures.p99_ms", must=60, aim=20),

@@ -104,7 +104,7 @@ class TestTwoAtOnce:
         assert list(second.result().came_of) == ["collected"]
         assert lists() == [[1, 2, 3, 4], [5, 6, 7]]
 
-    @pytest.mark.parametrize("changed", [{"ordered": True}, {"channel": "bounded"}])
+    @pytest.mark.parametrize("changed", [{}, {"ordered": True}, {"channel": "bounded"}])
     def test_of_several_keys_never_deadlock(
         self,
         connection: Connection,
@@ -126,9 +126,10 @@ class TestTwoAtOnce:
                 )
 
         with connection.transaction():
-            several(connection, "a", "b")
+            collect(connection, 1, key="a", **changed)
             second = step(several, other, "b", "a")
             second.waits()
+            collect(connection, 1, key="b", **changed)
 
         assert list(second.result().came_of) == ["collected", "collected"]
         assert lists() == [[1, 1], [1, 1]]
@@ -190,16 +191,19 @@ class TestAMessage:
         assert list(collect(connection, 2, **times.get(state, {})).came_of) == ["collected"]
         assert lists(state=state) == [[1, 2]]
 
-    def test_of_a_flow_collects_nothing(self, connection: Connection) -> None:
+    @pytest.mark.parametrize("items", [(2,), (2, 3, 4, 5, 6)])
+    def test_of_a_flow_collects_nothing(
+        self, connection: Connection, items: tuple[int, ...]
+    ) -> None:
         (flow_id,) = connection.execute(
             "INSERT INTO pgqueue_flow (name) VALUES ('f') RETURNING id"
         ).fetchone() or (0,)
         (first,) = store(connection, payloads=[payload(1)], dedupe_keys=["k"], flow_id=flow_id).ids
 
-        stored = collect(connection, 2)
+        stored = collect(connection, *items)
 
         assert (list(stored.ids), list(stored.came_of)) == ([first], ["existing"])
-        assert lists() == [[1]]
+        assert lists(dedupe_key="k") == [[1]]
 
     def test_without_a_key_is_stored(self, connection: Connection) -> None:
         for n in (1, 2):

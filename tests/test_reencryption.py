@@ -19,11 +19,15 @@ from pgqueue.database.connections import connect
 from pgqueue.engine import reencrypt as engine
 from pgqueue.exceptions import MissingEncryptionKey
 from pgqueue.models import History, Message
+from pgqueue.models.run_log import RunLog
 from pgqueue.operating import reencryption
 from pgqueue.operating.reencryption import ReencryptionReport, reencrypt
 from pgqueue.states import Outcome
+from pgqueue.tasks import encryption
+from pgqueue.tasks.log_lines import LOGS
 from pgqueue.testing import run_all
 from tests import encrypted_jobs as jobs
+from tests import jobs as plain_jobs
 from tests.durable import tasks as durable
 from tests.encrypted_jobs import SECRET
 from tests.eventually import eventually
@@ -388,3 +392,100 @@ class TestADurableRun:
             shown = [[{**row, hidden: None} for row in each[part]] for each in (before, after)]
             assert shown[0] == shown[1]
             assert len(shown[0]) == len(before[part])
+
+
+class TestLogLines:
+    def result(self, *, is_ended: bool) -> Any:
+        """Return a message that has begun two attempts, each with a line."""
+        result = jobs.keep.enqueue(SECRET)
+        if is_ended:
+            run_all(raise_errors=True)
+        for attempt in (1, 2):
+            self.store(result, attempt, f"attempt {attempt} with {SECRET}")
+        return result
+
+    def store(self, result: Any, attempt: int, said: str, *, is_sealed: bool = True) -> None:
+        text = json.dumps([[1.0, "INFO", "shop", said]])
+        lines = encryption.enveloped(jobs.keep.name, LOGS, text) if is_sealed else text
+        RunLog.objects.update_or_create(
+            message_id=int(result.id), attempt=attempt, defaults={"lines": json.loads(lines)}
+        )
+
+    def stored(self) -> list[Any]:
+        return list(RunLog.objects.order_by("attempt").values_list("lines", flat=True))
+
+    @pytest.mark.parametrize("is_ended", [True, False])
+    def test_are_brought_under_the_first_key(self, old: None, is_ended: bool) -> None:
+        result = self.result(is_ended=is_ended)
+
+        with rotated():
+            assert reencrypt("default") == ReencryptionReport(found=1, renewed=1)
+            assert reencrypt("default") == ReencryptionReport(found=1, current=1)
+
+        for lines in self.stored():
+            Fernet(NEW).decrypt(lines["value"])
+        with keys(NEW):
+            said = [each.text for each in result.logs()]
+        assert said == [f"attempt {n} with {SECRET}" for n in (1, 2)]
+
+    @pytest.mark.parametrize("is_ended", [True, False])
+    def test_that_are_alone_under_the_old_key_are_found(self, old: None, is_ended: bool) -> None:
+        result = self.result(is_ended=is_ended)
+        with rotated():
+            reencrypt("default")
+        self.store(result, 2, "late")
+
+        with rotated():
+            assert reencrypt("default") == ReencryptionReport(found=1, renewed=1)
+
+        assert [bool(Fernet(NEW).decrypt(each["value"])) for each in self.stored()] == [True] * 2
+
+    @pytest.mark.parametrize("is_ended", [True, False])
+    def test_in_the_open_are_encrypted(self, old: None, is_ended: bool) -> None:
+        result = self.result(is_ended=is_ended)
+        self.store(result, 1, SECRET, is_sealed=False)
+
+        reencrypt("default")
+
+        assert SECRET not in str(self.stored())
+        assert next(each.text for each in result.logs()) == SECRET
+
+    def test_of_other_tasks_are_left_alone(self, old: None) -> None:
+        other = plain_jobs.add.enqueue(1)
+        self.store(other, 1, "in the open", is_sealed=False)
+
+        with rotated():
+            assert reencrypt("default") == ReencryptionReport()
+
+        assert "in the open" in str(self.stored())
+
+    def test_that_a_run_adds_meanwhile_are_kept(
+        self, old: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        result = self.result(is_ended=False)
+        write = engine.write
+
+        def after_a_line(*arguments: Any) -> set[int]:
+            self.store(result, 2, "a further line")
+            return write(*arguments)
+
+        monkeypatch.setattr(engine, "write", after_a_line)
+        with rotated():
+            reencrypt("default")
+
+        with rotated():
+            said = [each.text for each in result.logs()]
+        assert said == [f"attempt 1 with {SECRET}", "a further line"]
+
+    @pytest.mark.parametrize(("is_ended", "table"), [(False, "live"), (True, "history")])
+    def test_are_part_of_the_bytes_that_are_read_at_once(
+        self, old: None, monkeypatch: pytest.MonkeyPatch, is_ended: bool, table: engine.Table
+    ) -> None:
+        for _ in range(2):
+            self.result(is_ended=is_ended)
+        monkeypatch.setattr(engine, "BYTES", 1200)  # the messages without their lines have fewer
+
+        connection.ensure_connection()
+        rows = engine.read(connection.connection, table, after=0, tasks=[], limit=9)
+
+        assert len(rows) == 1

@@ -27,16 +27,17 @@ class EncryptedTexts(NamedTuple):
     progress: str | None
     result: str | None
     steps: str | None = None
-    """What may be encrypted of its steps and signals: a list of `StepText`; or their new values."""
+    """What may be encrypted of its steps, signals and log lines: a list of `StepText`; or their new
+    values."""
 
 
 class StepText(NamedTuple):
-    """A result of a step, or the payload of a signal.
+    """A result of a step, the payload of a signal, or the log lines of a run.
 
     Attributes:
-        part: steps or signals.
+        part: steps, signals or logs.
         place: its place among them, from 1.
-        key, kind: of the step, or of the signal.
+        key, kind: of the step, or of the signal; the key of log lines is the attempt.
         digest: of the text that was read.
         path, text: the place of the value in the row, and the value as JSON.
     """

@@ -17,28 +17,55 @@ SELECT id, NULL::timestamptz, task,
                FROM pgqueue_step s WHERE s.message_id = m.id
                UNION ALL
                SELECT 'signals', row_number() OVER (ORDER BY s.id), s.id::text, s.name, s.payload
-               FROM pgqueue_signal s WHERE s.message_id = m.id) v
+               FROM pgqueue_signal s WHERE s.message_id = m.id
+               UNION ALL
+-- include: logs
+               ) v
            CROSS JOIN LATERAL (
 -- include: parts
            ) p) END
 FROM (
     SELECT *, row_number() OVER (ORDER BY id) AS place,
-           sum(coalesce(pg_column_size(payload), 0) + coalesce(pg_column_size(progress), 0)) OVER (ORDER BY id) AS bytes
-    FROM (SELECT id, task, payload, progress FROM pgqueue_message
+           sum(coalesce(pg_column_size(payload), 0) + coalesce(pg_column_size(progress), 0) + logged) OVER (ORDER BY id) AS bytes
+    FROM (SELECT id, task, payload, progress,
+-- include: logged
+                 AS logged
+          FROM pgqueue_message t
           WHERE id > %(after)s AND (%(ids)s::bigint[] IS NULL OR id = ANY (%(ids)s))
           ORDER BY id LIMIT %(limit)s) s) m
 WHERE bytes <= %(bytes)s OR place = 1
 ORDER BY id
+
+-- name: logs
+-- The log lines of the runs of a message `m`.
+SELECT 'logs', row_number() OVER (ORDER BY r.attempt), r.attempt::text, '', r.lines
+FROM pgqueue_run_log r WHERE r.message_id = m.id
+
+-- name: logged
+-- The bytes of the log lines of a message `t`.
+(SELECT coalesce(sum(pg_column_size(r.lines)), 0) FROM pgqueue_run_log r WHERE r.message_id = t.id)
+
+-- name: of_logs
+-- A run that stores further lines meanwhile stores them under its worker's first key.
+of_logs AS (
+    UPDATE pgqueue_run_log r
+    SET lines = n.value
+    FROM made JOIN free USING (id) CROSS JOIN LATERAL
+-- include: new_parts
+    WHERE n.part = 'logs' AND r.message_id = made.id AND r.attempt = n.key::int AND md5(r.lines::text) = n.digest
+)
 
 -- name: parts
 -- The values of a step, or of a signal, that an encrypted task encrypts. Of a step that waits for other messages, only
 -- their results; of a step that has taken a signal, the payload; nothing of events.
 SELECT v.part, v.place, v.key, v.kind, md5(v.value::text) AS digest, f.path, (v.value #> f.path[2:])::text AS text
 FROM (SELECT CASE WHEN v.part = 'signals' THEN ARRAY['payload']
+                  WHEN v.part = 'logs' THEN ARRAY['lines']
                   WHEN v.kind = 'signal' THEN ARRAY['result', 'payload']
                   ELSE ARRAY['result'] END AS path) f
 WHERE v.value #> f.path[2:] IS NOT NULL
-  AND CASE WHEN v.part = 'signals' THEN NOT starts_with(v.kind, '@')
+  AND CASE WHEN v.part = 'logs' THEN true
+           WHEN v.part = 'signals' THEN NOT starts_with(v.kind, '@')
            WHEN v.kind = 'event' THEN false
            WHEN v.kind = 'call' THEN v.value ? 'returned' OR v.value ->> '@' = 'encrypted'
            ELSE true END
@@ -48,23 +75,29 @@ SELECT id, finished_at, task,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted' THEN payload::text END,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR progress ->> '@' = 'encrypted' THEN progress::text END,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR result ->> '@' = 'encrypted' THEN result::text END,
-       CASE WHEN steps IS NOT NULL AND (task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted') THEN (
+       CASE WHEN task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted' THEN (
            SELECT jsonb_agg(p)::text FROM (
                SELECT 'steps' AS part, e.place, e.value ->> 'name' AS key, e.value ->> 'kind' AS kind, e.value -> 'result' AS value
                FROM jsonb_array_elements(steps -> 'steps') WITH ORDINALITY e (value, place)
                UNION ALL
                SELECT 'signals', e.place, e.value ->> 'id', e.value ->> 'name', e.value -> 'payload'
-               FROM jsonb_array_elements(steps -> 'signals') WITH ORDINALITY e (value, place)) v
+               FROM jsonb_array_elements(steps -> 'signals') WITH ORDINALITY e (value, place)
+               UNION ALL
+-- include: logs
+               ) v
            CROSS JOIN LATERAL (
 -- include: parts
            ) p) END
 FROM (
     SELECT *, row_number() OVER (ORDER BY id) AS place,
            sum(coalesce(pg_column_size(payload), 0) + coalesce(pg_column_size(progress), 0)
-               + coalesce(pg_column_size(result), 0) + coalesce(pg_column_size(steps), 0)) OVER (ORDER BY id) AS bytes
-    FROM (SELECT id, finished_at, task, payload, progress, result, steps FROM pgqueue_history
+               + coalesce(pg_column_size(result), 0) + coalesce(pg_column_size(steps), 0) + logged) OVER (ORDER BY id) AS bytes
+    FROM (SELECT id, finished_at, task, payload, progress, result, steps,
+-- include: logged
+                 AS logged
+          FROM pgqueue_history t
           WHERE id > %(after)s AND (%(ids)s::bigint[] IS NULL OR id = ANY (%(ids)s))
-          ORDER BY id LIMIT %(limit)s) s) s
+          ORDER BY id LIMIT %(limit)s) s) m
 WHERE bytes <= %(bytes)s OR place = 1
 ORDER BY id
 
@@ -101,7 +134,8 @@ WITH
     FROM made JOIN free USING (id) CROSS JOIN LATERAL
 -- include: new_parts
     WHERE n.part = 'signals' AND s.message_id = made.id AND s.id = n.key::bigint AND md5(s.payload::text) = n.digest
-)
+),
+-- include: of_logs
 UPDATE pgqueue_message m
 SET payload = coalesce(made.payload::jsonb, m.payload), progress = coalesce(made.progress::jsonb, m.progress)
 FROM made JOIN free USING (id)
@@ -119,11 +153,12 @@ WITH
     FROM made CROSS JOIN LATERAL (
         SELECT id FROM pgqueue_history WHERE id = made.id AND finished_at = made.ended LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED) h
-)
+),
+-- include: of_logs
 UPDATE pgqueue_history h
 SET payload = coalesce(made.payload::jsonb, h.payload), progress = coalesce(made.progress::jsonb, h.progress),
     result = coalesce(made.result::jsonb, h.result),
-    steps = CASE WHEN made.steps IS NULL THEN h.steps ELSE (
+    steps = CASE WHEN made.steps IS NULL OR h.steps IS NULL THEN h.steps ELSE (
         SELECT jsonb_object_agg(kept.part, kept.elements)
         FROM (SELECT e.part, coalesce(jsonb_agg(
                          CASE WHEN n.value IS NULL THEN e.value ELSE jsonb_set(e.value, n.path, n.value) END ORDER BY e.place)

@@ -26,11 +26,14 @@ from pgqueue.engine.reencrypt import EncryptedTexts, Rewritten, StepText, Table
 from pgqueue.engine.values import Connection
 from pgqueue.exceptions import DecryptionFailed
 from pgqueue.tasks import encryption, registry
+from pgqueue.tasks.log_lines import LOGS
 from pgqueue.tasks.signalling import SIGNAL
 
 BATCH = 500
 NAMED = 10
 """How many ids a report names."""
+PARTS = {"payload": SIGNAL, "lines": LOGS}
+"""What of a message is in a part of it, by the place of the value; the others are of steps."""
 COLUMNS = {"payload": ARGUMENTS, "progress": PROGRESS, "result": RESULT}
 
 
@@ -180,10 +183,10 @@ def _sealed(task: str, what: str, text: str) -> str | None:
 
 
 def _sealed_parts(task: str, parts: Sequence[StepText]) -> str | None:
-    """Return the new values of steps and signals as JSON; None: all of them stay."""
+    """Return the new values of steps, signals and log lines as JSON; None: all of them stay."""
     rows = []
     for each in parts:
-        is_signal = each.path[-1] == "payload"
-        if (new := _sealed(task, SIGNAL if is_signal else STEP, each.text)) is not None:
+        what = PARTS.get(each.path[-1], STEP)
+        if (new := _sealed(task, what, each.text)) is not None:
             rows.append({**each._asdict(), "text": None, "value": json.loads(new)})
     return json.dumps(rows) if rows else None

@@ -634,6 +634,18 @@ class TestGroups:
         assert status("groups", max_lag=199) == Status.FAILING
         assert made.figures["groups"]["mails"]["lag"] == 2
 
+    def test_are_not_behind_because_one_is_rebuilt(self, connection: Connection) -> None:
+        logged(connection, 1, ago=timedelta(days=1))
+        self.group(connection, "mails", 1)
+        self.group(connection, "mails:rebuild", 0)
+
+        made = check("groups")
+
+        assert (made.status, made.said) == (Status.OK, "none is behind")
+        assert made.figures["groups"]["mails:rebuild"]["lag"] == 1
+        connection.execute("UPDATE pgqueue_cursor SET is_stopped = true WHERE position = 0")
+        assert "stopped by an event: mails:rebuild" in check("groups").said
+
     def test_are_behind_events_that_nobody_has_given_positions(
         self, connection: Connection
     ) -> None:

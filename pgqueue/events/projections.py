@@ -62,13 +62,18 @@ def rebuild_name(group: str) -> str:
     return group + SUFFIX
 
 
+def is_rebuild(group: str) -> bool:
+    """Return whether a name is the name of a rebuild."""
+    return group.endswith(SUFFIX)
+
+
 def checked_new(group: str) -> str:
     """Return the name of a new group if it is not reserved for a rebuild.
 
     Raises:
         ValueError: it is reserved.
     """
-    if group.endswith(SUFFIX):
+    if is_rebuild(group):
         raise ValueError(f"names with {SUFFIX!r} at their end are reserved for rebuilds.")
     return group
 

@@ -175,10 +175,10 @@ class TestResumeAndDelete:
 
 
 @contextmanager
-def running(*words: str) -> Iterator[subprocess.Popen[str]]:
+def running(*words: str, verb: str = "run") -> Iterator[subprocess.Popen[str]]:
     """Run the command in a process of its own; it is gone at the end of the block."""
     process = Popen(
-        ["manage.py", "pgqueue_group", "run", *words],
+        ["manage.py", "pgqueue_group", verb, *words],
         env={
             **os.environ,
             "DJANGO_SETTINGS_MODULE": "tests.events.project",
@@ -256,6 +256,36 @@ class TestRun:
             eventually(lambda: Message.objects.filter(channel="seen").count() == 2)
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
+
+    def test_rebuilds_a_group_though_its_process_is_killed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def said(channel: str) -> list[Any]:
+            found = Message.objects.filter(channel=channel).values_list("payload", flat=True)
+            return sorted(found)
+
+        publish_many([("rebuilt", n) for n in range(10)])
+        monkeypatch.setenv("ENDS_A_REBUILD", "yes")
+        with running("command.rebuilt") as process:
+            eventually(lambda: said("live") == [*range(10)], within=30)
+            with running("command.rebuilt", verb="rebuild") as beginning:
+                assert beginning.wait(30) == 0
+            assert process.wait(30) == 9
+        assert position("command.rebuilt:rebuild") == 5
+        monkeypatch.delenv("ENDS_A_REBUILD")
+        # The leases of the process are over.
+        Cursor.objects.update(lease_until=timezone.now())
+        publish_many([("rebuilt", n) for n in range(10, 20)])
+
+        with running("command.rebuilt") as process:
+            eventually(lambda: position("command.rebuilt") == 20, within=30)
+            eventually(lambda: Group.objects.count() == 1, within=30)
+            publish("rebuilt", 20)
+            eventually(lambda: said("live") == [*range(21)], within=30)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(20) == 0
+        assert said("old")[:10] == [*range(10)]
+        assert said("next") == []
 
     @pytest.mark.parametrize(
         ("topic", "group"),

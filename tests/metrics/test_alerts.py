@@ -86,6 +86,9 @@ ALERTS: dict[str, tuple[list[Series], list[Series]]] = {
     "PGQueueRowsLeftOut": above("pgqueue_rows_left_out", 0),
     "PGQueueLockHeld": above("pgqueue_lock_held_seconds", 60),
 }
+ALERTS["PGQueueGroupBehind"][1].append(
+    {'pgqueue_group_lag_seconds{group="mails:rebuild"}': "9999x60"}
+)
 for name in ("RowsLeftOut", "FlowStopped", "GroupStopped", "WebhookStopped"):
     firing, silent = ALERTS[f"PGQueue{name}"]
     firing[0] = dict.fromkeys(firing[0], "1x60")

@@ -6,6 +6,7 @@ from operator import itemgetter
 
 from pgqueue.conf import settings
 from pgqueue.engine import event_retention, exports, health, partitions, replication
+from pgqueue.events.projections import is_rebuild
 from pgqueue.operating.health.judging import ExaminedQueue, Judgement, Status, status_of, worse
 
 SHOWN = 3
@@ -60,7 +61,11 @@ def groups(queue: ExaminedQueue) -> Judgement:
         "groups": {name: each._asdict() for name, each in seen.items()},
         "retention_waits_for": kept_for,
     }
-    behind = {name: each.seconds for name, each in seen.items() if each.seconds is not None}
+    behind = {
+        name: each.seconds
+        for name, each in seen.items()
+        if each.seconds is not None and not is_rebuild(name)  # it begins with the oldest event
+    }
     said, seconds = "none is behind" if seen else "there is none", 0.0
     if behind:
         name, seconds = max(behind.items(), key=itemgetter(1))

@@ -6,7 +6,8 @@ import os
 import threading
 from collections.abc import Sequence
 
-from pgqueue import RecordedEvent, consumer, send
+from pgqueue import Rebuild, RecordedEvent, consumer, send
+from pgqueue.models import Message
 
 
 @consumer("command.first", topics="a", start="beginning")
@@ -64,3 +65,26 @@ def fork_for_many(events: Sequence[RecordedEvent]) -> None:
     for event in events:
         if _fork(event):
             return
+
+
+def _empty() -> None:
+    Message.objects.filter(channel="next").delete()
+
+
+def _swap() -> None:
+    Message.objects.filter(channel="live").update(channel="old")
+    Message.objects.filter(channel="next").update(channel="live")
+
+
+@consumer(
+    "command.rebuilt",
+    topics="rebuilt",
+    start="beginning",
+    atomic=True,
+    rebuild=Rebuild(begin=_empty, hand_over=_swap),
+)
+def rebuilt(event: RecordedEvent) -> None:
+    """Say it, or end the process while the group is rebuilt."""
+    if rebuilt.is_rebuilding and event.payload == 5 and "ENDS_A_REBUILD" in os.environ:
+        os._exit(9)
+    send("next" if rebuilt.is_rebuilding else "live", payload=event.payload)

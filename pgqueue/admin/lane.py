@@ -19,7 +19,7 @@ from pgqueue.engine import live_counts
 from pgqueue.engine.live_counts import KeySeen
 from pgqueue.listing import index
 from pgqueue.listing.index import NEWEST_FIRST, NOT_IN_ORDER, without
-from pgqueue.models import Gate, History, Lane, Message, Policy, Worker
+from pgqueue.models import Gate, History, Lane, Message, Policy, TaskPause, Worker
 from pgqueue.operating.channels import Channel
 from pgqueue.states import State
 from pgqueue.tasks.options import weight_of
@@ -83,11 +83,25 @@ class KeyState:
         if self.channel.configured().is_paused:
             link = to_page("channel_page", name, name=name)
             yield format_html(_("The channel {} is paused: none of its messages is started."), link)
+        yield from self._tasks()
         if not serving(name):
             yield format_html(
                 _("No worker is alive that serves this channel: {}."),
                 to_page("worker_changelist", _("workers")),
             )
+
+    def _tasks(self) -> Iterator[str]:
+        rows = TaskPause.objects.using(settings().database).filter(until__gt=timezone.now())
+        if pauses := list(rows.order_by("task")[:SHOWN]):
+            ready = _rows(self.channel.name, self.key, State.READY)[: index.REACH // KINDS]
+            tasks = set(ready.values_list("task", flat=True))
+            for each in pauses:
+                if each.task in tasks:
+                    yield format_html(
+                        _("The task {} is paused: it was told to wait until {}."),
+                        each.task,
+                        _moment(each.until),
+                    )
 
     def _limits(self) -> Iterator[str]:
         yield from self._limits_of_channel()

@@ -106,7 +106,7 @@ class Deferred:
     progress: str | None
     """What it noted for the next run, as JSON; None: nothing new."""
     pauses: str = ""
-    """The scope that is paused for the same time: channel or key; "": none."""
+    """The scope that is paused for the same time: channel, key or task; "": none."""
     word: ClassVar[str] = "deferred"
     error: ClassVar[None] = None
 

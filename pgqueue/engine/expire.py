@@ -32,8 +32,9 @@ def forget(connection: Connection, *, limit: int = BATCH) -> int:
 
 
 def resume(connection: Connection, *, limit: int = BATCH) -> int:
-    """Resume channels whose pause has ended, and wake their workers; return their number."""
+    """Remove pauses of channels and tasks that are over; return their number."""
+    tasks = connection.execute(SQL["resume_tasks"], {"limit": limit}).rowcount
     if connection.execute(SQL["is_over"]).fetchone() is None:
-        return 0
+        return tasks
     (resumed,) = connection.execute(SQL["resume"], {"limit": limit}).fetchone() or (0,)
-    return int(resumed)
+    return int(resumed) + tasks

@@ -49,3 +49,11 @@ SELECT FROM pgqueue_channel WHERE paused AND paused_until <= statement_timestamp
 
 -- name: resume
 SELECT pgqueue_work_resume_v1(%(limit)s)
+
+-- name: resume_tasks
+DELETE FROM pgqueue_task_pause
+WHERE task IN (
+    SELECT task FROM pgqueue_task_pause
+    WHERE until <= statement_timestamp()
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
@@ -64,11 +65,13 @@ class Failure(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """A channel, or one lane of it, that is paused."""
+    """A channel, one lane of it, or a task that is paused."""
 
-    channel: str
+    channel: str = ""
+    """The channel; "": a task is paused, in all channels."""
     key: str | None = None
     """The lane's key; None: the channel as a whole is paused."""
+    task: str = ""
 
 
 class Deferral(NamedTuple):
@@ -81,7 +84,7 @@ class Deferral(NamedTuple):
     counted: str | None = None
     """JSON for `handed_back` in the metadata; "null" removes it, None leaves it unchanged."""
     pauses: Pause | None = None
-    """The channel or the lane that is paused for the same time."""
+    """The channel, the lane or the task that is paused for the same time."""
 
 
 class Finish(NamedTuple):
@@ -190,7 +193,7 @@ def bury_unreadable(connection: Connection, failures: Collection[Failure]) -> se
 def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
     """Make each message ready again after its delay, or at once, and count no failure.
 
-    A channel or lane that a deferral pauses is paused in the same transaction.
+    The scope that a deferral pauses is paused in the same transaction.
     """
     pauses: dict[Pause, timedelta] = {}
     for each in deferrals:
@@ -206,7 +209,7 @@ def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
 def _pause(connection: Connection, pauses: Mapping[Pause, timedelta]) -> None:
     # In the order of the names, as other sessions lock them: otherwise two might wait for each
     # other.
-    channels = sorted(each for each in pauses if each.key is None)
+    channels = sorted(each for each in pauses if each.channel and each.key is None)
     if channels:
         delays = [pauses[each] for each in channels]
         given = {"names": [each.channel for each in channels], "delays": delays}
@@ -221,6 +224,11 @@ def _pause(connection: Connection, pauses: Mapping[Pause, timedelta]) -> None:
                 "delays": [pauses[each] for each in lanes],
             },
         )
+    tasks = sorted((each for each in pauses if each.task), key=attrgetter("task"))
+    if tasks:
+        delays = [pauses[each] for each in tasks]
+        names = [each.task for each in tasks]
+        connection.execute(SQL["pause_tasks"], {"tasks": names, "delays": delays})
 
 
 def _deferred(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:

@@ -357,6 +357,13 @@ SET state = 'throttled',
     wake_at = greatest(lane.wake_at, excluded.wake_at),
     paused_until = greatest(lane.paused_until, excluded.paused_until)
 
+-- name: pause_tasks
+INSERT INTO pgqueue_task_pause AS pause (task, until)
+SELECT task, statement_timestamp() + least(delay, interval '100 years')
+FROM unnest(%(tasks)s::text[], %(delays)s::interval[]) AS p (task, delay)
+ORDER BY task COLLATE "C"
+ON CONFLICT (task) DO UPDATE SET until = greatest(pause.until, excluded.until)
+
 -- name: finish
 -- End a message with the outcome that its task asked for: discarded or cancelled.
 WITH ended AS MATERIALIZED (

@@ -1,4 +1,4 @@
-"""The end of a channel's pause, and pauses of keys."""
+"""The end of a channel's pause, and pauses of keys and tasks."""
 
 from django.db import migrations, models
 
@@ -25,6 +25,17 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='lane',
             index=models.Index(condition=models.Q(('paused_until__isnull', False)), fields=['channel', 'key'], name='pgqueue_lane_paused'),
+        ),
+        migrations.CreateModel(
+            name='TaskPause',
+            fields=[
+                ('task', models.TextField(db_collation='C', primary_key=True, serialize=False)),
+                ('until', models.DateTimeField(help_text='Before this time no message of the task starts.')),
+            ],
+            options={
+                'db_table': 'pgqueue_task_pause',
+                'default_permissions': (),
+            },
         ),
         RunSQLFile('0011_back_off'),
     ]

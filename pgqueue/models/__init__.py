@@ -21,6 +21,7 @@ from pgqueue.models.schedule import Schedule
 from pgqueue.models.statistics import Overview, Statistic, Tally, TallyBatch, Total
 from pgqueue.models.step import EventWait, Step, StoredSignal
 from pgqueue.models.subscription import Subscription
+from pgqueue.models.task_pause import TaskPause
 from pgqueue.models.webhook import Webhook
 from pgqueue.models.worker import Duty, Worker
 
@@ -60,6 +61,7 @@ __all__ = [
     "Subscription",
     "Tally",
     "TallyBatch",
+    "TaskPause",
     "Total",
     "Waiter",
     "Webhook",

@@ -50,6 +50,7 @@ BEGIN
             ('bell',        '',       'ard',  'ar',     'r'),
             ('step',        '',       'arwd', 'arwd',   'r'),
             ('signal',      '',       'arwd', 'arw',    'r'),
+            ('task_pause',  '',       'arwd', 'rd',     'r'),
             ('run_log',     '',       'arwd', 'r',      'r'),
             ('event_wait',  '',       'arwd', 'rd',     'r'),
             ('lock',        '',       'rw',   '',       'r'),

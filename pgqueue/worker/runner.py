@@ -417,14 +417,20 @@ def _paused_by(run: Run, defer: Defer) -> str:
     """Return the scope that the end of a run pauses; "": none.
 
     Raises:
-        InvalidMessage: the scope is the key, and the message has none.
+        InvalidMessage: the scope is the key or the task, and the message has none.
     """
     if not isinstance(defer, RateLimited) or not defer.delay:
         return ""
-    if defer.scope == "key" and not run.leased.claim.key:
+    claim = run.leased.claim
+    if defer.scope == "key" and not claim.key:
         raise InvalidMessage(
-            f"RateLimited(scope='key'): the message #{run.leased.claim.id} has no key. Enqueue it "
-            "with using(key=…), or pause the channel with scope='channel'."
+            f"RateLimited(scope='key'): the message #{claim.id} has no key. Enqueue it with "
+            "using(key=…), or pause the channel with scope='channel'."
+        )
+    if defer.scope == "task" and not claim.task:
+        raise InvalidMessage(
+            f"RateLimited(scope='task'): the raw message #{claim.id} has no task. Pause the "
+            "channel with scope='channel'."
         )
     return defer.scope
 

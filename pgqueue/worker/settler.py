@@ -372,7 +372,10 @@ def _deferral(leased: LeasedMessage, ending: Deferred) -> Deferral:
 def _pause_of(leased: LeasedMessage, ending: Deferred) -> Pause | None:
     if not ending.pauses:
         return None
-    return Pause(leased.claim.channel, leased.claim.key if ending.pauses == "key" else None)
+    claim = leased.claim
+    if ending.pauses == "task":
+        return Pause(task=claim.task)
+    return Pause(claim.channel, claim.key if ending.pauses == "key" else None)
 
 
 def _return(leased: LeasedMessage, ending: HandedBack) -> Deferral:

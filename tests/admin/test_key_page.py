@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from pgqueue.engine import settle
-from pgqueue.models import Gate, Lane, Message
+from pgqueue.models import Gate, Lane, Message, TaskPause
 from pgqueue.operating.channels import Channel
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, ended, enqueue, failure, insert, limit, register, run
@@ -122,6 +122,18 @@ def test_a_key_that_is_paused_says_until_when(queue: Connection, viewer: Client)
     (reason,) = reasons(viewer)
 
     assert "The key is paused: a task was told to wait until" in reason
+    assert f"{until:%H:%M:%S}" in reason
+
+
+def test_a_task_that_is_paused_says_until_when(queue: Connection, viewer: Client):
+    until = timezone.now() + SOON
+    enqueue(queue, channel="mail", key="tenant", task="shop.pay")
+    TaskPause.objects.create(task="shop.pay", until=until)
+    TaskPause.objects.create(task="shop.other", until=until)
+
+    (reason,) = reasons(viewer)
+
+    assert "The task shop.pay is paused: it was told to wait until" in reason
     assert f"{until:%H:%M:%S}" in reason
 
 

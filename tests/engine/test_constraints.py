@@ -274,6 +274,7 @@ RULES: dict[str, Rule] = {
     "tally_times": times("at"),
     "tally_batch_numbers": between("number", 0, MOST),
     "tally_batch_times": times("at"),
+    "task_pause_times": times("until"),
     "total_arrays": in_two_rows(),
     "total_numbers": sums(10**18, "e25"),
     "total_times": times("counted_at"),

@@ -11,10 +11,10 @@ import pytest
 
 from pgqueue import Channel as Operated
 from pgqueue.engine import claim as claims
-from pgqueue.engine import route, settle
+from pgqueue.engine import expire, route, settle
 from pgqueue.engine.settle import Deferral, Pause
 from pgqueue.engine.values import Claim
-from pgqueue.models import Channel, Lane, Message
+from pgqueue.models import Channel, Lane, Message, TaskPause
 from tests.claims import FreeClaims, GovernedClaims
 from tests.factories import LEASE, Connection, claim, enqueue
 from tests.factories import run as start
@@ -214,3 +214,52 @@ class TestOfAGovernedLane:
 
         assert "b" in keys(in_flight)
         assert GovernedClaims(connection).claim(9) == []
+
+
+@pytest.mark.parametrize("is_governed", [False, True])
+class TestOfATask:
+    @pytest.fixture
+    def held(self, connection: Connection, is_governed: bool) -> Claim:
+        if is_governed:
+            Operated("default").policy(max_running=50)
+        enqueue(connection, 1, task="a")
+        (held,) = self.claim(connection, is_governed)
+        enqueue(connection, 2, task="a")
+        enqueue(connection, 1, task="b")
+        return held
+
+    def claim(self, connection: Connection, is_governed: bool, limit: int = 9) -> list[Claim]:
+        return (GovernedClaims if is_governed else FreeClaims)(connection).claim(limit)
+
+    def test_holds_for_a_claim_that_begins_after_its_commit_and_for_no_earlier_one(
+        self, connection: Connection, other: Connection, held: Claim, is_governed: bool
+    ) -> None:
+        with connection.transaction():
+            settle.defer(connection, [Deferral(held, DELAY, pauses=Pause(task="a"))])
+            before = self.claim(other, is_governed, 1)
+        after = self.claim(other, is_governed)
+
+        assert [each.task for each in before] == ["a"]
+        assert [each.task for each in after] == ["b"]
+
+    def test_is_over_at_its_end_and_removed_by_the_duty(
+        self, connection: Connection, held: Claim, is_governed: bool
+    ) -> None:
+        settle.defer(connection, [Deferral(held, DELAY, pauses=Pause(task="a"))])
+        TaskPause.objects.update(until=PAST)
+        TaskPause.objects.create(task="c", until=FAR)
+
+        claimed = self.claim(connection, is_governed)
+
+        assert sorted(each.task for each in claimed) == ["a", "a", "b"]
+        assert expire.resume(connection) == 1
+        assert TaskPause.objects.get().task == "c"
+
+    def test_is_not_shortened_by_a_later_one(
+        self, connection: Connection, held: Claim, is_governed: bool
+    ) -> None:
+        TaskPause.objects.create(task="a", until=FAR)
+
+        settle.defer(connection, [Deferral(held, DELAY, pauses=Pause(task="a"))])
+
+        assert TaskPause.objects.get().until == FAR

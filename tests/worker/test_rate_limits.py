@@ -10,7 +10,7 @@ from django.contrib.auth.models import Group
 from django.core.management import call_command
 
 from pgqueue import BatchCall, Channel, RateLimited, TaskContext, task
-from pgqueue.models import History, Lane, Message
+from pgqueue.models import History, Lane, Message, TaskPause
 from pgqueue.states import State
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -90,6 +90,21 @@ class TestARateLimit:
         assert lane.paused_until is not None
         assert abs(message.run_at - lane.paused_until) < timedelta(minutes=1)
         assert not Channel("default").stats().paused
+
+    def test_pauses_its_task_and_no_other(self, calling: Any) -> None:
+        result = calling.enqueue("task")
+        drain()
+        waiting = calling.using(channel="elsewhere").enqueue("task")
+        other = do_nothing.enqueue()
+
+        drain()
+
+        message = Message.objects.get(pk=result.id)
+        assert (message.state, message.failures) == (State.SCHEDULED, 0)
+        assert Message.objects.get(pk=waiting.id).state == State.READY
+        assert [str(each.pk) for each in History.objects.all()] == [other.id]
+        until = TaskPause.objects.get(task=message.task).until
+        assert abs(message.run_at - until) < timedelta(minutes=1)
 
     def test_of_the_key_needs_one(self, calling: Any) -> None:
         calling.enqueue("key")

@@ -1,4 +1,4 @@
--- The end of a pause, of a channel and of a lane. The values that the table takes are as in 0001_bounds.
+-- The end of a pause, of a channel, a lane and a task. The values that the table takes are as in 0001_bounds.
 
 ALTER TABLE pgqueue_channel
     ADD CONSTRAINT pgqueue_channel_times
@@ -7,6 +7,10 @@ ALTER TABLE pgqueue_channel
 ALTER TABLE pgqueue_lane
     ADD CONSTRAINT pgqueue_lane_pause
     CHECK (paused_until BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00');
+
+ALTER TABLE pgqueue_task_pause
+    ADD CONSTRAINT pgqueue_task_pause_times
+    CHECK (until BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00');
 
 -- A channel that is not paused has no end of its pause. Otherwise the next pause without an end would have that one: psql and
 -- code that is older than the column write only `paused`.

@@ -33,7 +33,14 @@ def forget(connection: Connection, *, limit: int = BATCH) -> int:
 
 def resume(connection: Connection, *, limit: int = BATCH) -> int:
     """Remove pauses of channels and tasks that are over; return their number."""
-    tasks = connection.execute(SQL["resume_tasks"], {"limit": limit}).rowcount
+    tasks = delete(
+        connection,
+        "pgqueue_task_pause",
+        SQL["resume_tasks"],
+        SQL["tasks_over"],
+        {"limit": limit},
+        what="resume tasks",
+    )
     if connection.execute(SQL["is_over"]).fetchone() is None:
         return tasks
     (resumed,) = connection.execute(SQL["resume"], {"limit": limit}).fetchone() or (0,)

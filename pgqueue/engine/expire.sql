@@ -55,5 +55,11 @@ DELETE FROM pgqueue_task_pause
 WHERE task IN (
     SELECT task FROM pgqueue_task_pause
     WHERE until <= statement_timestamp()
-    LIMIT %(limit)s
+    ORDER BY task LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED)
+
+-- name: tasks_over
+SELECT ctid::text, task FROM pgqueue_task_pause
+WHERE until <= statement_timestamp()
+ORDER BY task LIMIT %(limit)s
+FOR UPDATE SKIP LOCKED

@@ -8,11 +8,12 @@ from datetime import timedelta
 from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 
 from pgqueue.duties.forget import Forget
 from pgqueue.duties.purge import Purge
-from pgqueue.engine import culprits, flows, run_statistics
-from pgqueue.models import Channel, Flow, History, Reader, Staged, Worker
+from pgqueue.engine import culprits, expire, flows, run_statistics
+from pgqueue.models import Channel, Flow, History, Reader, Staged, TaskPause, Worker
 from pgqueue.states import Outcome
 from tests.factories import Connection, ended, one, refusing, register
 
@@ -108,6 +109,16 @@ class TestWhatIsForgotten:
 
         assert one(connection, f"SELECT channel FROM pgqueue_{table}") == ("c2",)  # noqa: S608
         assert f"because of pgqueue_{table}" in caplog.text
+
+    def test_pauses_of_tasks_go_but_for_one(self, connection: Connection) -> None:
+        TaskPause.objects.bulk_create(
+            TaskPause(task=f"t{n}", until=timezone.now()) for n in range(4)
+        )
+
+        with refusing(connection, "pgqueue_task_pause", "OLD.task = 't2'", "DELETE"):
+            assert expire.resume(connection) == 3
+
+        assert one(connection, "SELECT task FROM pgqueue_task_pause") == ("t2",)
 
     def test_sources_of_counts_go_but_for_one(self, connection: Connection) -> None:
         kept = uuid4()

@@ -9,7 +9,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.management import call_command
 
-from pgqueue import BatchCall, Channel, RateLimited, TaskContext, task
+from pgqueue import BatchCall, Channel, DurableContext, RateLimited, TaskContext, task
 from pgqueue.models import History, Lane, Message, TaskPause
 from pgqueue.states import State
 
@@ -46,6 +46,25 @@ def go_on_at_once(context: TaskContext) -> None:
 @task(max_attempts=1)
 def do_nothing() -> None:
     pass
+
+
+asked: list[str] = []
+
+
+def prepare() -> None:
+    asked.append("prepared")
+
+
+def ask() -> None:
+    asked.append("asked")
+    if asked.count("asked") == 1:
+        raise RateLimited(retry_after=600)
+
+
+@task(max_attempts=1, durable=True)
+def call_in_a_step(run: DurableContext) -> None:
+    run.step(prepare)
+    run.step(ask)
 
 
 WAYS = [
@@ -133,3 +152,18 @@ def test_a_rate_limit_of_a_batch_defers_all_its_messages() -> None:
 
     assert Message.objects.filter(state=State.SCHEDULED, failures=0).count() == 3
     assert Channel("default").stats().paused
+
+
+def test_a_rate_limit_in_a_step_repeats_this_step_alone() -> None:
+    asked.clear()
+    result = call_in_a_step.enqueue()
+    drain()
+    paused = Channel("default").resume()
+    waiting = Message.objects.filter(pk=result.id, state=State.SCHEDULED, failures=0)
+
+    waiting.run_now()
+    drain()
+
+    assert paused
+    assert asked == ["prepared", "asked", "asked"]
+    assert History.objects.get().outcome == "succeeded"

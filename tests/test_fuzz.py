@@ -327,16 +327,19 @@ OF_CHANNELS: Mapping[str, list[Any]] = {
     "watched": [True, False],
     "retention": [None, 60, timedelta(days=9)],
     "dead_retention": [None, 0.5, CENTURY],
+    "urgent_first": [True, False],
+    "age_after": [None, 0.5, CENTURY],
 }
 
 
 def configure(name: str, value: Any) -> None:
     """Configure a channel, and look at what is stored."""
+    Channel("mail").policy(weight=1, each_key=True)
     Channel("mail").configure(**{name: value})
     stored = getattr(models.Channel.objects.get(), name)
     if name == "retention" and isinstance(value, Mapping):
         return
-    is_duration = name in ("retention", "dead_retention") and value is not None
+    is_duration = name in ("retention", "dead_retention", "age_after") and value is not None
     assert stored == (timedelta(seconds=seconds(value)) if is_duration else value)
 
 

@@ -98,27 +98,73 @@ def claim(
 
 def _claim(connection: Connection, given: Mapping[str, Any]) -> GovernedClaims:
     with in_short(connection):
-        room, lanes = _lock(connection, given)
+        room = _room(connection, given["channel"], given["limit"])
         if room is None:
             return GovernedClaims([], is_beside_another=True)
         if room.limit <= 0:
             return GovernedClaims([])
-        if not lanes:
+        taken = _take(connection, given, room, URGENT) if room.has_urgent else None
+        is_urgent = taken is not None and (taken.claims != [] or taken.is_full)
+        if not is_urgent:
+            taken = _take(connection, given, room, IN_TURN)
+        if taken is None:
             return GovernedClaims([], is_beside_another=_are_left(connection, given))
-        cursor = connection.execute(SQL["claim"], _to_claim(connection, given, room, lanes))
-        rows = cursor.fetchall()
-        claims = [
-            Claim._make((*row[5:], given["worker_id"], ())) for row in rows if row[5] is not None
-        ]
-        _, reached, started, heaviest, too_heavy, *_ = rows[0]
-        if room.is_gated and (claims or too_heavy):
-            weights = {"started": started, "heaviest": heaviest, "next": too_heavy or 1}
-            connection.execute(SQL["charge"], {"channel": given["channel"], **weights})
-    claims = readable(connection, claims, unreadable(cursor, [row[5] for row in rows]))
-    if not reached:  # the first message is too heavy for the channel's limits now
+    if taken.is_full:
         return GovernedClaims([])
-    _, turn_at, looked_at = lanes[reached - 1]
-    return GovernedClaims(claims, turn_at, looked_at)
+    claims = readable(connection, taken.claims, taken.unreadable)
+    turn_at = given["after"] if is_urgent else taken.turn_at  # urgent lanes may have any turn
+    return GovernedClaims(claims, turn_at, taken.looked_at)
+
+
+class _Kind(NamedTuple):
+    """The statements for urgent messages, or for the messages of lanes whose turn it is."""
+
+    lanes: str
+    claim: str
+    chosen: str
+
+
+IN_TURN = _Kind("lanes", "claim", "chosen")
+URGENT = _Kind("urgent_lanes", "claim_urgent", "chosen_urgent")
+
+
+class _Taken(NamedTuple):
+    """The messages of a claim.
+
+    Attributes:
+        unreadable: as `readable` takes it.
+        is_full: the first message is too heavy for the channel's limits now.
+        turn_at, looked_at: as of GovernedClaims.
+    """
+
+    claims: list[Claim]
+    unreadable: Any
+    is_full: bool
+    turn_at: datetime
+    looked_at: datetime
+
+
+def _take(
+    connection: Connection, given: Mapping[str, Any], room: _Room, kind: _Kind
+) -> _Taken | None:
+    """Lock lanes, and claim messages from them; None: no lane could be locked."""
+    lanes = _lock(connection, given, room, kind)
+    if not lanes:
+        return None
+    cursor = connection.execute(SQL[kind.claim], _to_claim(connection, given, room, lanes))
+    rows = cursor.fetchall()
+    claims = [Claim._make((*row[5:], given["worker_id"], ())) for row in rows if row[5] is not None]
+    damaged = unreadable(cursor, [row[5] for row in rows])
+    _, reached, started, heaviest, too_heavy, *_ = rows[0]
+    if room.is_gated and (claims or too_heavy):
+        weights = {"started": started, "heaviest": heaviest, "next": too_heavy or 1}
+        connection.execute(SQL["charge"], {"channel": given["channel"], **weights})
+    if room.has_urgent:
+        keys = [each.key for each in lanes]
+        named = {"channels": [given["channel"]] * len(keys), "keys": keys}
+        connection.execute(SQL["mark_urgent"], named)
+    _, turn_at, looked_at = lanes[max(0, reached - 1)]
+    return _Taken(claims, damaged, not reached, turn_at, looked_at)
 
 
 class _Lane(NamedTuple):
@@ -127,14 +173,13 @@ class _Lane(NamedTuple):
     looked_at: datetime
 
 
-def _lock(connection: Connection, given: Mapping[str, Any]) -> tuple[_Room | None, list[_Lane]]:
-    """Lock the gate and the lanes whose turn it is; return the room, and the lanes."""
-    room = _room(connection, given["channel"], given["limit"])
-    if room is None or room.limit <= 0:
-        return room, []
+def _lock(
+    connection: Connection, given: Mapping[str, Any], room: _Room, kind: _Kind
+) -> list[_Lane]:
+    """Lock the lanes whose turn it is, or urgent ones, and return them."""
     aside = _lanes_left_out(connection, given["channel"])
-    rows = connection.execute(SQL["lanes"], {**given, "lanes": room.limit, "aside": aside})
-    return room, [_Lane(*row) for row in rows]
+    rows = connection.execute(SQL[kind.lanes], {**given, "lanes": room.limit, "aside": aside})
+    return [_Lane(*row) for row in rows]
 
 
 def _to_claim(
@@ -160,7 +205,7 @@ def _leave_out_culprits(connection: Connection, given: Mapping[str, Any], error:
     """Leave out the gate, lanes or messages that make a claim raise; return whether it was any."""
     channel = given["channel"]
     with in_short(connection):
-        room, lanes = _lock(connection, given)
+        room = _room(connection, channel, given["limit"])
         if room is None:
             return True  # Another worker has the gate locked: that is no error.
         if room.is_gated:
@@ -173,24 +218,26 @@ def _leave_out_culprits(connection: Connection, given: Mapping[str, Any], error:
                     return bool(
                         search(connection, GATES, [channel], charge, what=CLAIM, error=error)
                     )
-        return _leave_out_of_lanes(connection, given, room, lanes, error)
+        kinds = [URGENT, IN_TURN] if room.has_urgent else [IN_TURN]
+        return any(_leave_out_of_lanes(connection, given, room, each, error) for each in kinds)
 
 
 def _leave_out_of_lanes(
     connection: Connection,
     given: Mapping[str, Any],
     room: _Room,
-    lanes: Sequence[_Lane],
+    kind: _Kind,
     error: Exception,
 ) -> bool:
+    lanes = _lock(connection, given, room, kind) if room.limit > 0 else []
     found = []
 
     def attempt_lanes(some: Sequence[_Lane]) -> None:
         with connection.transaction(force_rollback=True):
-            connection.execute(SQL["claim"], _to_claim(connection, given, room, some))
+            connection.execute(SQL[kind.claim], _to_claim(connection, given, room, some))
 
     def leave_out_of(lane: _Lane, error: Exception) -> None:
-        rows = connection.execute(SQL["chosen"], _to_claim(connection, given, room, [lane]))
+        rows = connection.execute(SQL[kind.chosen], _to_claim(connection, given, room, [lane]))
         ids = [id for (id,) in rows]
         attempt_messages = attempt(connection, given)
         messages = []
@@ -224,6 +271,7 @@ class _Room(NamedTuple):
 
     Attributes:
         limit: the most messages.
+        has_urgent: whether messages of the channel may be urgent.
         places: the sum of their weights by `max_running`; None: it has no limit.
         tokens: the same by the rate.
         max_running: the most that a message weighs for `max_running`.
@@ -232,6 +280,7 @@ class _Room(NamedTuple):
 
     limit: int
     is_gated: bool
+    has_urgent: bool
     places: int | None = None
     tokens: int | None = None
     max_running: int | None = None
@@ -240,15 +289,18 @@ class _Room(NamedTuple):
 
 def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
     """Lock the channel's gate, if any; return how many messages may start. None: ask again soon."""
-    gate = connection.execute(SQL["gate"], {"channel": channel}).fetchone()
-    if gate is None:
-        return _Room(limit, is_gated=False)
-    [is_locked] = gate
+    [gate] = connection.execute(SQL["gate"], {"channel": channel}).fetchall()
+    is_gated, is_locked, has_urgent = gate
+    if not is_gated:
+        return _Room(limit, is_gated=False, has_urgent=has_urgent)
     if not is_locked:
         return None
     row = connection.execute(SQL["room"], {"channel": channel, "limit": limit}).fetchone()
     # No row: the policy was deleted meanwhile, and the router of its bell waits for this gate.
-    return _Room(*row) if row else None
+    if row is None:
+        return None
+    most, *limits = row
+    return _Room(most, True, has_urgent, *limits)
 
 
 def _are_left(connection: Connection, given: Mapping[str, Any]) -> bool:

@@ -1,13 +1,18 @@
 -- name: gate
--- Lock the gate of a channel that has a policy for the whole channel. No row: there is no such policy. False:
--- another worker has the gate locked, or the gate does not exist yet.
-SELECT gate.channel IS NOT NULL
-FROM pgqueue_policy p
+-- Lock the gate of a channel that has a policy for the whole channel. The first value: whether there is such a policy. The
+-- second one: whether the gate is locked. If not, another worker has it locked, or the gate does not exist yet. The third
+-- one: whether messages of the channel may be urgent.
+SELECT p.channel IS NOT NULL, gate.channel IS NOT NULL,
+       EXISTS (SELECT FROM pgqueue_channel
+               WHERE name = %(channel)s AND
+-- include: has_urgent
+               )
+FROM (SELECT) even_so
+LEFT JOIN pgqueue_policy p ON p.channel = %(channel)s AND p.scope = 'channel' AND p.governs
 LEFT JOIN LATERAL (
     SELECT g.channel FROM pgqueue_gate g
     WHERE g.channel = p.channel
     FOR NO KEY UPDATE SKIP LOCKED) gate ON true
-WHERE p.channel = %(channel)s AND p.scope = 'channel' AND p.governs
 
 -- name: charge_none
 -- Change the gate to its own values: this raises the error that a charge of the gate would raise.
@@ -26,7 +31,7 @@ p.per / p.rate AS gap, coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch
 -- name: room
 -- How many messages the channel's policy allows to start, and the limits by which a claim weighs messages. The gate
 -- was locked in an earlier statement.
-SELECT least(%(limit)s, places, tokens), true, places, tokens, max_running, burst
+SELECT least(%(limit)s, places, tokens), places, tokens, max_running, burst
 FROM (
     SELECT CASE WHEN max_running IS NOT NULL THEN greatest(0, max_running - running) END::int AS places,
            max_running, burst,
@@ -86,6 +91,20 @@ ORDER BY turn_at
 LIMIT %(lanes)s
 FOR NO KEY UPDATE SKIP LOCKED
 
+-- name: urgent_lanes
+-- Lock runnable lanes with urgent messages, the longest urgent first, whatever their turns are. See `lanes`.
+SELECT key, turn_at, statement_timestamp()
+FROM pgqueue_lane
+WHERE channel = %(channel)s AND state = 'runnable' AND urgent_at IS NOT NULL AND urgent_at <= statement_timestamp()
+  AND key <> ALL (%(aside)s::text[])
+  AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND paused)
+ORDER BY urgent_at
+LIMIT %(lanes)s
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: mark_urgent
+-- include: urgency_marked
+
 -- name: are_left
 -- After `lanes` found no lane: whether other workers have some lanes locked.
 SELECT EXISTS (
@@ -100,6 +119,14 @@ SELECT EXISTS (
 -- counter would drift. Lanes that were not reached keep their turn: also from the first message on that is too heavy
 -- for the channel's limits now.
 -- include: first_of_lanes
+-- include: taken_from_lanes
+
+-- name: claim_urgent
+-- Take urgent messages in the same way, and no others.
+-- include: urgent_of_lanes
+-- include: taken_from_lanes
+
+-- name: taken_from_lanes
 , taken AS (
     UPDATE pgqueue_message m
 -- include: leased
@@ -180,7 +207,21 @@ ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id
 -- include: first_of_lanes
 SELECT id FROM fitting
 
+-- name: chosen_urgent
+-- include: urgent_of_lanes
+SELECT id FROM fitting
+
 -- name: first_of_lanes
+-- include: rooms_of_lanes
+-- include: first_in_lane
+-- include: fitting_of_lanes
+
+-- name: urgent_of_lanes
+-- include: rooms_of_lanes
+-- include: urgent_in_lane
+-- include: fitting_of_lanes
+
+-- name: rooms_of_lanes
 WITH fast AS MATERIALIZED (
 -- include: unflushed
 ), open AS MATERIALIZED (
@@ -239,6 +280,8 @@ WITH fast AS MATERIALIZED (
                sum(least(weight, room.max_running)) OVER so_far <= room.places AS has_places,
                sum(least(weight, room.burst)) OVER so_far <= room.tokens AS has_tokens
         FROM (
+
+-- name: first_in_lane
         SELECT * FROM (
             SELECT m.id,
 -- include: size_of_m
@@ -268,6 +311,65 @@ WITH fast AS MATERIALIZED (
             ORDER BY m.rank, m.run_at, m.id
             LIMIT room.n
             FOR NO KEY UPDATE SKIP LOCKED) parallel
+
+-- name: urgent_in_lane
+        SELECT * FROM (
+            SELECT m.id,
+-- include: size_of_m
+                   ,
+-- include: weight_of_m
+                   AS weight
+            FROM pgqueue_message m JOIN pgqueue_channel c ON c.name = m.channel
+            WHERE m.id = room.head AND m.state = 'ready' AND room.n > 0
+              AND (c.urgent_first AND m.rank <= -50 OR m.run_at <= statement_timestamp() - c.age_after) AND
+-- include: takes_it
+              AND
+-- include: not_left_out
+            FOR NO KEY UPDATE OF m SKIP LOCKED) ordered
+        UNION ALL
+        SELECT * FROM (
+            SELECT m.id,
+-- include: size_of_m
+                   ,
+-- include: weight_of_m
+                   AS weight
+            FROM pgqueue_message m
+            WHERE m.id = ANY (ARRAY(
+-- include: urgent_ids
+                  ))
+              AND m.state = 'ready' AND m.governed AND NOT m.ordered
+              AND m.channel = %(channel)s AND m.key = room.key
+              AND (m.expires_at IS NULL OR m.expires_at > statement_timestamp()) AND
+-- include: takes_it
+              AND
+-- include: not_left_out
+            -- A message that has waited for too long has the priority 50, unless its own is higher.
+            ORDER BY least(m.rank, -50), m.run_at, m.id
+            LIMIT room.n
+            FOR NO KEY UPDATE SKIP LOCKED) parallel
+
+-- name: urgent_ids
+-- The first messages of a lane by their priority, and the oldest ones of each priority.
+WITH RECURSIVE lane AS (
+    SELECT c.name AS channel, room.key, c.urgent_first, statement_timestamp() - c.age_after AS long_ago
+    FROM pgqueue_channel c WHERE c.name = %(channel)s
+), ranks AS (
+-- include: ranks_of_lane
+)
+(SELECT first.id FROM lane CROSS JOIN LATERAL (
+    SELECT m.id FROM pgqueue_message m
+    WHERE lane.urgent_first AND m.rank <= -50 AND
+-- include: is_parallel_in_lane
+    ORDER BY m.rank, m.run_at, m.id LIMIT room.n) first)
+UNION ALL
+(SELECT oldest.id FROM lane CROSS JOIN ranks CROSS JOIN LATERAL (
+    SELECT m.id FROM pgqueue_message m
+    WHERE m.rank = ranks.rank AND m.run_at <= lane.long_ago AND
+-- include: is_parallel_in_lane
+    ORDER BY m.run_at, m.id LIMIT room.n) oldest
+ WHERE ranks.run_at <= lane.long_ago)
+
+-- name: fitting_of_lanes
         LIMIT room.n) of_lane
         WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)) found
 ), weighed AS MATERIALIZED (

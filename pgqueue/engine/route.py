@@ -156,7 +156,13 @@ def _mark_rung(
 
 def _mark(connection: Connection, lanes: Lanes) -> None:
     if lanes:
-        connection.execute(SQL["mark"], _named(lanes))
+        _mark_urgent(connection, connection.execute(SQL["mark"], _named(lanes)).fetchall())
+
+
+def _mark_urgent(connection: Connection, lanes: Lanes) -> None:
+    """Store since when lanes have urgent messages, where the channel lets messages be urgent."""
+    if lanes:
+        connection.execute(SQL["mark_urgent"], _named(lanes))
 
 
 def _mark_apart(connection: Connection, lanes: Lanes) -> None:
@@ -170,7 +176,8 @@ def _mark_apart(connection: Connection, lanes: Lanes) -> None:
 
 
 def _mark_whole(connection: Connection, channels: Sequence[str]) -> None:
-    connection.execute(SQL["mark_all"], {"channels": list(channels), "keys": None})
+    given = {"channels": list(channels), "keys": None}
+    _mark_urgent(connection, connection.execute(SQL["mark_all"], given).fetchall())
 
 
 def _mark_whole_apart(connection: Connection, channels: Sequence[str]) -> None:
@@ -181,7 +188,7 @@ def _mark_whole_apart(connection: Connection, channels: Sequence[str]) -> None:
         def some(lanes: Lanes, channel: str = channel) -> None:
             given = {"channels": [channel], "keys": [key for _, key in lanes]}
             with connection.transaction():
-                connection.execute(SQL["mark_all"], given)
+                _mark_urgent(connection, connection.execute(SQL["mark_all"], given).fetchall())
 
         lanes = [(channel, key) for (key,) in rows]
         list(by_halves(some, lanes, partial(_ring_later, connection)))

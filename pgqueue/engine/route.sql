@@ -73,12 +73,28 @@ FROM turn LEFT JOIN rung ON true
 -- This statement follows the one that took the bells. A claim that is about to mark its lane idle has the lane locked,
 -- and this statement waits for the claim. There must be no condition on the state: it would be checked against the row
 -- as it was before the wait, and the bell would be lost.
-INSERT INTO pgqueue_lane AS lane (channel, key, state, turn_at, tat)
-SELECT channel, key, 'runnable', clock_timestamp(), 'epoch'
-FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS rung (channel, key)
-ON CONFLICT (channel, key) DO UPDATE
-SET state = CASE WHEN lane.state = 'throttled' AND lane.wake_at > clock_timestamp() THEN 'throttled' ELSE 'runnable' END,
-    turn_at = CASE WHEN lane.state IN ('runnable', 'throttled') THEN lane.turn_at ELSE excluded.turn_at END
+-- It returns the lanes in which messages may be urgent.
+WITH marked AS (
+    INSERT INTO pgqueue_lane AS lane (channel, key, state, turn_at, tat)
+    SELECT channel, key, 'runnable', clock_timestamp(), 'epoch'
+    FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS rung (channel, key)
+    ON CONFLICT (channel, key) DO UPDATE
+    SET state = CASE WHEN lane.state = 'throttled' AND lane.wake_at > clock_timestamp()
+                     THEN 'throttled' ELSE 'runnable' END,
+        turn_at = CASE WHEN lane.state IN ('runnable', 'throttled') THEN lane.turn_at ELSE excluded.turn_at END
+    RETURNING channel, key
+)
+-- include: with_urgent
+
+-- name: with_urgent
+SELECT channel, key FROM marked
+WHERE channel IN (
+    SELECT name FROM pgqueue_channel WHERE
+-- include: has_urgent
+    )
+
+-- name: mark_urgent
+-- include: urgency_marked
 
 -- name: blocked
 -- Keys with a dead letter in ordered lanes, for channels whose on_dead may have changed. The row of a lane whose
@@ -88,20 +104,24 @@ WHERE ordered AND state = 'dead' AND channel = ANY (%(channels)s::text[])
 
 -- name: mark_all
 -- Mark all lanes of channels whose policies changed. A lane that the old rate delayed waits at most for the new rate.
-UPDATE pgqueue_lane lane
-SET state = 'runnable',
-    wake_at = NULL,
-    turn_at = CASE WHEN lane.state = 'runnable' THEN least(lane.turn_at, clock_timestamp()) ELSE clock_timestamp() END,
-    tat = least(lane.tat, coalesce(
-        clock_timestamp() + (
-            SELECT p.per / p.rate
-                   * greatest(lane.heaviest, coalesce(p.burst, ceil(p.rate / extract(epoch FROM p.per) / 10)))
-            FROM pgqueue_policy p
-            WHERE p.channel = lane.channel AND p.rate IS NOT NULL
-              AND p.scope IN ('each', 'key') AND p.key IN ('', lane.key) AND lane.key <> ''
-            ORDER BY p.scope = 'key' DESC LIMIT 1), 'epoch'))
-WHERE lane.channel = ANY (%(channels)s::text[])
-  AND (%(keys)s::text[] IS NULL OR lane.key = ANY (%(keys)s::text[]))
+WITH marked AS (
+    UPDATE pgqueue_lane lane
+    SET state = 'runnable',
+        wake_at = NULL,
+        turn_at = CASE WHEN lane.state = 'runnable' THEN least(lane.turn_at, clock_timestamp()) ELSE clock_timestamp() END,
+        tat = least(lane.tat, coalesce(
+            clock_timestamp() + (
+                SELECT p.per / p.rate
+                       * greatest(lane.heaviest, coalesce(p.burst, ceil(p.rate / extract(epoch FROM p.per) / 10)))
+                FROM pgqueue_policy p
+                WHERE p.channel = lane.channel AND p.rate IS NOT NULL
+                  AND p.scope IN ('each', 'key') AND p.key IN ('', lane.key) AND lane.key <> ''
+                ORDER BY p.scope = 'key' DESC LIMIT 1), 'epoch'))
+    WHERE lane.channel = ANY (%(channels)s::text[])
+      AND (%(keys)s::text[] IS NULL OR lane.key = ANY (%(keys)s::text[]))
+    RETURNING channel, key
+)
+-- include: with_urgent
 
 -- name: keys_of
 SELECT key FROM pgqueue_lane WHERE channel = %(channel)s

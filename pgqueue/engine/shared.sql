@@ -193,6 +193,58 @@ WHERE first.state = 'ready'
       WHERE m.channel = lane.channel AND m.key = lane.key AND m.ordered AND m.state = 'dead'
         AND m.id < first.id))
 
+-- name: has_urgent
+-- A condition on a row of pgqueue_channel: messages of the channel may be urgent.
+(urgent_first OR age_after IS NOT NULL)
+
+-- name: is_parallel_in_lane
+m.state = 'ready' AND m.governed AND NOT m.ordered AND m.channel = lane.channel AND m.key = lane.key
+
+-- name: ranks_of_lane
+-- Each rank in "… lane (channel, key)", and the earliest time of its messages, by one probe for each rank. It is the body
+-- of the recursive CTE "ranks".
+(SELECT first.* FROM lane CROSS JOIN LATERAL (
+    SELECT m.rank, m.run_at FROM pgqueue_message m
+    WHERE
+-- include: is_parallel_in_lane
+    ORDER BY m.rank, m.run_at LIMIT 1) first)
+UNION ALL
+SELECT next.* FROM ranks CROSS JOIN lane CROSS JOIN LATERAL (
+    SELECT m.rank, m.run_at FROM pgqueue_message m
+    WHERE m.rank > ranks.rank AND
+-- include: is_parallel_in_lane
+    ORDER BY m.rank, m.run_at LIMIT 1) next
+
+-- name: urgency_marked
+-- Store from when on lanes have urgent messages; NULL: they have none. It follows the statement that locked or marked
+-- the lanes: this one sees each message whose bell was taken.
+UPDATE pgqueue_lane marked
+SET urgent_at = found.urgent_at
+FROM (
+    SELECT k.channel, k.key, (
+        WITH RECURSIVE lane AS (
+            SELECT k.channel, k.key, c.urgent_first, c.age_after
+            FROM pgqueue_channel c WHERE c.name = k.channel
+        ), ranks AS (
+-- include: ranks_of_lane
+        )
+        -- least() ignores NULL.
+        SELECT nullif(least(
+            timestamptz '9999-12-28 00:00Z',
+            (SELECT m.run_at FROM pgqueue_message m
+             WHERE lane.urgent_first AND m.rank <= -50 AND
+-- include: is_parallel_in_lane
+             ORDER BY m.rank, m.run_at LIMIT 1),
+            CASE WHEN lane.age_after IS NOT NULL THEN (SELECT min(run_at) FROM ranks) + lane.age_after END,
+            (SELECT CASE WHEN lane.urgent_first AND m.rank <= -50 THEN m.run_at ELSE m.run_at + lane.age_after END
+             FROM pgqueue_message m
+             WHERE m.id = (
+-- include: head_of_lane
+             ))), timestamptz '9999-12-28 00:00Z')
+        FROM lane) AS urgent_at
+    FROM unnest(%(channels)s::text[], %(keys)s::text[]) AS k (channel, key)) found
+WHERE marked.channel = found.channel AND marked.key = found.key AND marked.urgent_at IS DISTINCT FROM found.urgent_at
+
 -- name: kept
 -- The retention of history by channel and outcome; channel NULL: all other channels.
 kept AS MATERIALIZED (

@@ -156,6 +156,23 @@ class Channel(models.Model):
         default=False,
         help_text=_("Whether watch() is notified of what happens to its messages."),
     )
+    urgent_first = models.BooleanField(
+        _("urgent first"),
+        db_default=False,
+        default=False,
+        help_text=_(
+            "Messages of priority 50 and more pass over the turns of keys. Needs a policy."
+        ),
+    )
+    age_after = models.DurationField(
+        _("age after"),
+        null=True,
+        blank=True,
+        help_text=_(
+            "A message that has waited for so long passes over the turns of keys, too. "
+            "Empty: never. Needs a policy."
+        ),
+    )
 
     objects = ChannelQuerySet.as_manager()
 
@@ -170,7 +187,14 @@ class Channel(models.Model):
                 violation_error_message=_(
                     "What is kept is kept for longer than 0, and for a hundred years at most."
                 ),
-            )
+            ),
+            models.CheckConstraint(
+                condition=Q(age_after__range=A_WHILE),
+                name="pgqueue_channel_age_after",
+                violation_error_message=_(
+                    "age_after must be longer than 0, and a hundred years at most."
+                ),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -374,6 +398,9 @@ class Lane(models.Model):
     paused_until = InstantField(
         null=True, help_text=_("Before this time no message starts: a task was told to wait.")
     )
+    urgent_at = InstantField(
+        null=True, help_text=_("From when on it has urgent messages, which pass over turns.")
+    )
 
     class Meta:
         db_table = "pgqueue_lane"
@@ -397,6 +424,11 @@ class Lane(models.Model):
                 fields=["channel", "key"],
                 condition=Q(paused_until__isnull=False),
                 name="pgqueue_lane_paused",
+            ),
+            models.Index(
+                fields=["channel", "urgent_at"],
+                condition=Q(state="runnable", urgent_at__isnull=False),
+                name="pgqueue_lane_urgent",
             ),
         ]
 

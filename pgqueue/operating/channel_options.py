@@ -22,6 +22,8 @@ class Configuration(TypedDict, total=False):
     on_full: str
     handler: Any
     watched: bool
+    urgent_first: bool
+    age_after: timedelta | float | None
     retention: timedelta | float | Mapping[str, timedelta | float] | None
     dead_retention: timedelta | float | None
 
@@ -78,6 +80,8 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
     "on_full": _one_of(models.Channel.OnFull.values),
     "handler": _handler,
     "watched": as_flag,
+    "urgent_first": as_flag,
+    "age_after": _keep,
     "retention": _retention,
     "dead_retention": _keep,
 }

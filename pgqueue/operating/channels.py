@@ -39,6 +39,7 @@ from pgqueue.values.number_checks import (
 
 WAITING = (State.HELD, State.SCHEDULED, State.READY)
 LAST_ID = 2**63 - 1
+NEED_A_POLICY = ("urgent_first", "age_after")
 SHORTEST_NAP, LONGEST_NAP = 0.01, 0.5  # seconds
 
 
@@ -201,6 +202,11 @@ class Channel:
                 producer gets ChannelFull, or "drop" it.
             handler: the task that handles raw messages, or its import path; "": none.
             watched: notify `watch()` of each change of its messages.
+            urgent_first: messages of priority 50 and more pass over the turns of the channel's
+                keys. The channel must have a policy: only such channels have turns in a table.
+            age_after: a message that has waited for this time, in seconds or as a timedelta, passes
+                over turns, too, as one of priority 50; None: none does. The channel must have a
+                policy.
             retention: how long its history is kept: seconds or a timedelta, or a dict of times by
                 outcome. Outcomes that the dict lacks have the setting `RETENTION`. None: all
                 outcomes have this setting.
@@ -208,12 +214,22 @@ class Channel:
                 or as a timedelta; None: as the setting `DEAD_RETENTION` says.
 
         Raises:
-            InvalidChannel: an option is unknown, or has an invalid value.
+            InvalidChannel: an option is unknown, has an invalid value, or needs a policy.
         """
         columns: dict[str, Any] = {}
         for name, value in options.items():
             columns |= columns_of(name, value)
+            if value and name in NEED_A_POLICY:
+                self._check_for_a_policy(name, value)
         self._rows.update_or_create(name=self.name, defaults=columns)
+
+    def _check_for_a_policy(self, name: str, value: Any) -> None:
+        of_keys = Q(weight__isnull=False) | ~Q(scope=Policy.Scope.KEY)
+        if not self._policies.filter(of_keys, governs=True).exists():
+            raise InvalidChannel(
+                f"{name}={shown(value)}: it needs a policy for the channel or for each key. "
+                "One that limits nothing is policy(weight=1, each_key=True)."
+            )
 
     @_needs_tables
     def configured(self) -> models.Channel:

@@ -102,6 +102,7 @@ RULES: dict[str, Rule] = {
     "bell_numbers": between("id", 1),
     "bell_woken": flat("woken", "1"),
     "blocked_on_failure": one_of("on_failure", "wait", "cancel", "run"),
+    "channel_age_after": each("age_after", ["0", *LASTING], ["1 microsecond", "36525 days"]),
     "channel_retention": each(
         "dead_retention retention retention_cancelled retention_discarded retention_expired "
         "retention_succeeded",
@@ -152,6 +153,7 @@ RULES: dict[str, Rule] = {
     "lane_state": one_of("state", "idle", "runnable", "saturated", "throttled"),
     "lane_pause": times("paused_until"),
     "lane_times": times("tat turn_at wake_at"),
+    "lane_urgent_times": times("urgent_at"),
     "log_floor_numbers": between("position", 0, MOST),
     "message_json": {**objects("metadata"), **lists("errors")},
     "message_names": {

@@ -200,6 +200,7 @@ class TestARate:
         Channel.objects.create(name="default")
         Policy.objects.update(max_size=1000)
         route.tidy(connection)
+        route.route(connection, after=0)
         pass_time(connection, 0.4 * HOUR)
 
         assert turns.claim(100) == []

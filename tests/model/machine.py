@@ -419,16 +419,31 @@ class Machine(RuleBasedStateMachine):
         channel=channels,
         paused=st.sampled_from([False, False, False, True]),
         skipping=st.booleans(),
+        # Each message is urgent then: the claim passes over turns.
+        age_after=st.sampled_from([None, "1 microsecond"]),
     )
-    def configure(self, client: int, channel: str, paused: bool, skipping: bool) -> None:
+    def configure(
+        self,
+        client: int,
+        channel: str,
+        paused: bool,
+        skipping: bool,
+        age_after: str | None = None,
+    ) -> None:
         lock = ("policies", channel)
         if lock in self.locked_by_others(client):
             return
         self.clients[client].execute(
-            "INSERT INTO pgqueue_channel (name, paused, on_dead) "
-            "VALUES (%(name)s, %(paused)s, %(on_dead)s) "
-            "ON CONFLICT (name) DO UPDATE SET paused = %(paused)s, on_dead = %(on_dead)s",
-            {"name": channel, "paused": paused, "on_dead": "skip" if skipping else "block"},
+            "INSERT INTO pgqueue_channel (name, paused, on_dead, age_after) "
+            "VALUES (%(name)s, %(paused)s, %(on_dead)s, %(age_after)s) "
+            "ON CONFLICT (name) DO UPDATE "
+            "SET paused = %(paused)s, on_dead = %(on_dead)s, age_after = %(age_after)s",
+            {
+                "name": channel,
+                "paused": paused,
+                "on_dead": "skip" if skipping else "block",
+                "age_after": age_after,
+            },
         )
 
         def configure(world: World) -> None:

@@ -1,4 +1,6 @@
 ALTER TABLE pgqueue_lane ADD CONSTRAINT pgqueue_lane_heaviest CHECK (heaviest BETWEEN 1 AND 100);
+ALTER TABLE pgqueue_lane ADD CONSTRAINT pgqueue_lane_urgent_times
+    CHECK (urgent_at BETWEEN '0001-01-03 00:00+00' AND '9999-12-29 00:00+00');
 ALTER TABLE pgqueue_gate ADD CONSTRAINT pgqueue_gate_heaviest CHECK (heaviest BETWEEN 1 AND 100);
 
 -- The function without the argument `weight` gets another name, and is not dropped: calls that are under way, views and

@@ -183,7 +183,7 @@ class Redactor:
 
     @cached_property
     def mention(self) -> re.Pattern[str]:
-        """A pattern of each JSON text that has a field of these names, and of few other texts."""
+        """A pattern of each JSON text with a field of the given names, and of few other texts."""
         names = ("[\\W_]*".join(map(re.escape, name)) for name in sorted(self._names))
         return re.compile("|".join(names) or "(?!)", re.IGNORECASE)
 

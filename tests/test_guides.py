@@ -320,6 +320,7 @@ def test_the_handlers_of_groups_are_given_their_events(
     assert User.objects.get().first_name == "2"
     assert dict(Group.objects.values_list("name", "partitions")) == {
         "mirror": 8,
+        "sales": 1,
         "search": 1,
         "signups": 1,
         "welcome": 1,

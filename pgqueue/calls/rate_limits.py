@@ -20,8 +20,8 @@ class RateLimited(Defer):
     Args:
         retry_after: seconds or a timedelta to wait; 0: the message runs again, without a pause.
         progress: the next run finds it in `context.progress`; None: unchanged.
-        scope: the messages that wait: "channel", all of the channel; "key", the channel's
-            messages with the same key; or "task", those of the same task in all channels. For
+        scope: the messages that wait: "channel", its whole channel; "key", the channel's
+            messages with the same key; or "task", messages with the same task in all channels. For
             "key" the message must have a key, or the run fails.
 
     Raises:

@@ -114,7 +114,7 @@ def close_idle_connections() -> None:
 
 
 def are_any_in_transaction(opened: Iterable[BaseDatabaseWrapper]) -> bool:
-    """Return whether one of these connections is in a transaction, COPY or pipeline.
+    """Return whether any connection is in a transaction, COPY or pipeline.
 
     Any thread may ask: of a connection in use the answer may be True without one being left open,
     but never False where one is.

@@ -129,7 +129,7 @@ def is_marked(connection: psycopg.Connection[Any]) -> bool:
 
 @lru_cache(KNOWN_TEXTS)
 def changes_session(text: str) -> bool:
-    """Return whether an effect of these statements on the session may outlive their transaction."""
+    """Return whether these statements may change the session beyond their transaction."""
     return any(map(_is_lasting, text.split(";")))
 
 
@@ -163,7 +163,7 @@ def _lasts(text: str) -> bool:
 
 @lru_cache(KNOWN_TEXTS)
 def may_end_transaction(text: str) -> bool:
-    """Return whether one of these statements seems to end its transaction."""
+    """Return whether any statement seems to end its transaction."""
     return any(map(ends_transaction, text.split(";")))
 
 

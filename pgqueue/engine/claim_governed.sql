@@ -195,8 +195,8 @@ SELECT EXISTS (
     WHERE l.ctid = s.place
 ),
 -- include: noticed
--- At least one row, which tells how many lanes were reached even if they had no messages; the sum and the maximum of
--- the weights; and the weight of the message for which the rate of the channel has to wait.
+-- At least one row, which tells how many lanes were reached even if they had no messages. It has the sum and the maximum
+-- of the weights, and the weight of the message for which the rate of the channel has to wait.
 SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), w.used, w.heaviest,
        (SELECT weight FROM stopped WHERE NOT has_gate_tokens), taken.*
 FROM (SELECT coalesce(sum(weight), 0)::int AS used, coalesce(max(weight), 1) AS heaviest FROM taken_weights) w

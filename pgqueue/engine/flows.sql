@@ -117,7 +117,7 @@ SELECT pgqueue_produce_waits_v1(
     %(flow_id)s, %(children)s::bigint[], %(on_failures)s::text[], %(waiting)s::bigint[], %(parents)s::bigint[])
 
 -- name: ring
--- Ring, so that the router looks at the children of these messages. They may have ended before the children waited.
+-- Ring: then the router looks at the children of the given messages.
 INSERT INTO pgqueue_bell (channel, ended) VALUES (%(channel)s, %(ids)s::bigint[])
 
 -- name: advance

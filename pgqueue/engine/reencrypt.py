@@ -37,7 +37,7 @@ class StepText(NamedTuple):
     Attributes:
         part: steps, signals or logs.
         place: its place among them, from 1.
-        key, kind: of the step, or of the signal; the key of log lines is the attempt.
+        key, kind: of the step, or of the signal. Log lines have the attempt as their key.
         digest: of the text that was read.
         path, text: the place of the value in the row, and the value as JSON.
     """

@@ -127,8 +127,8 @@ WITH marked AS (
 SELECT key FROM pgqueue_lane WHERE channel = %(channel)s
 
 -- name: ring_ahead
--- Ring for channels with a lane whose last turn lies in the future, or with a gate that delays messages for longer than
--- its rate and the heaviest message of the last claim: the server's clock was set back. The router marks their lanes again, and bounds their delays.
+-- Ring for channels with a lane whose last turn lies in the future: the server's clock was set back. So it was where a
+-- gate delays messages for longer than its rate and the heaviest message of the last claim. The router marks their lanes again, and bounds their delays.
 WITH rung AS (
     INSERT INTO pgqueue_bell (channel)
     SELECT channel FROM pgqueue_lane WHERE turn_at > statement_timestamp() + interval '1 second'

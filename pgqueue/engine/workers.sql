@@ -111,7 +111,7 @@ m.channel <> ALL (%(aside_gates)s::text[])
 AND (m.channel, m.key) NOT IN (SELECT * FROM unnest(%(aside_channels)s::text[], %(aside_keys)s::text[]))
 
 -- name: unfinished
--- Return whether a message of these channels is ready, running or due for a retry. Delayed messages do not count, nor
+-- Return whether the given channels have a message that is ready, running or due for a retry. Delayed messages do not count, nor
 -- messages of a paused channel, nor raw messages that workers leave to consumers, nor rows that are left out.
 WITH paused AS MATERIALIZED (
     SELECT name FROM pgqueue_channel WHERE

@@ -145,7 +145,7 @@ def consumer(
         topics, where, key: filters of its events, as for `read()`.
         predicate, params: a further condition in SQL, as for `tail()`; `s.name` is the name of the
             group. A reader whose predicate is invalid logs the error, and reads nothing.
-        batch: the maximum number of events in a list for the handler; None: one event at a time.
+        batch: the maximum number of events in a list for the handler. None: one event at a time.
         atomic: run the handler in one transaction with the move of the group's cursor. Its changes
             in this database then happen exactly once. Otherwise an event may be handled again after
             a crash.
@@ -153,16 +153,16 @@ def consumer(
             partition.
         start: the start of a new group: "now", the "beginning", a position (events after it), or a
             time.
-        max_attempts: the number of errors after which an event is given up; None: 5, whatever
+        max_attempts: the number of errors after which an event is given up. None: 5, whatever
             `PGQUEUE` says of messages, since the partition waits for each retry.
         max_lost: the number of readers that may die while they handle an event. Then the event is
             given up, too. None: as `PGQUEUE` says. It is at least 2, since the first loss does not
             tell which event the reader handled.
         backoff: the wait after each error, as for tasks. The partition waits, too.
         on_failure: "park" a given-up event as a dead letter on the channel `group:NAME`, whose
-            replay calls the handler again; or "stop" the partition at the event.
+            replay calls the handler again. Or "stop" the partition at the event.
         rebuild: the functions that begin and end a rebuild of the group from the log. During a
-            rebuild, the handler's `is_rebuilding` is true. None: the group cannot be rebuilt.
+            rebuild, the handler's `is_rebuilding` is true. None: there is no rebuild.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:

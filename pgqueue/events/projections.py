@@ -1,7 +1,7 @@
 """The rebuild of a group: its value, its name, and the mark of its calls.
 
 A rebuild reads the log from the beginning beside the live group, as a second group with a name of
-its own. So its position, its leases and its failures are stored as those of any group.
+its own. So its position, leases and failures are stored as for any other group.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Rebuild:
             exactly the events that the live group has handled: it swaps the tables.
 
     Raises:
-        InvalidGroup: a function cannot be called, or is async.
+        InvalidGroup: a function is not callable, or is async.
     """
 
     begin: Callable[[], Any]

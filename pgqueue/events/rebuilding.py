@@ -47,7 +47,7 @@ class Gap(NamedTuple):
     """How far a rebuild is behind its live group.
 
     Attributes:
-        behind: the number of positions, of all partitions.
+        behind: the sum over all partitions, in positions.
         is_level: whether both have the same partitions at the same positions.
         is_failing: whether an event of the rebuild has failed, and holds its partition.
     """
@@ -95,7 +95,7 @@ class RebuildReader(GroupReader):
         return min(nap, LOOK) if self._held_until else nap
 
     def finish(self) -> None:
-        """Give back all partitions, also those of the live group."""
+        """Give back all partitions, and the live group's, too."""
         if self._session.is_open:
             with suppress(psycopg.Error):  # their lease ends
                 self._give_back(self._session.connection)

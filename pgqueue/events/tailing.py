@@ -198,8 +198,8 @@ def tail(
     later, store the position of the last event, or use a group.
 
     Args:
-        after: a position; None: the end of the log at the start of the iteration.
-        topics: patterns such as "order.paid", "order.*" or "**"; None: all topics.
+        after: a position. None: the end of the log at the start of the iteration.
+        topics: patterns such as "order.paid", "order.*" or "**". None: all topics.
         where: conditions on payloads: `{"total__gte": 100}`.
         key: the key of the events; "": events without a key. None: any key.
         predicate: a further condition in SQL over an event `e` (position, topic, key, payload,

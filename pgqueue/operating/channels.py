@@ -198,14 +198,14 @@ class Channel:
         Args:
             on_dead: the effect of a dead message in an ordered lane: it must "block" the later
                 messages, or they "skip" it.
-            on_full: the treatment of a message beyond a policy's max_size: "refuse" it, so that its
-                producer gets ChannelFull, or "drop" it.
-            handler: the task that handles raw messages, or its import path; "": none.
+            on_full: the treatment of a message beyond a policy's max_size. "refuse": its producer
+                gets ChannelFull. "drop": it is not stored.
+            handler: the task that handles raw messages, or its import path. "": none.
             watched: notify `watch()` of each change of its messages.
             urgent_first: messages of priority 50 and more pass over the turns of the channel's
                 keys. The channel must have a policy: only such channels have turns in a table.
             age_after: a message that has waited for this time, in seconds or as a timedelta, passes
-                over turns, too, as one of priority 50; None: none does. The channel must have a
+                over turns, too, as one of priority 50. None: none does. The channel must have a
                 policy.
             retention: how long its history is kept: seconds or a timedelta, or a dict of times by
                 outcome. Outcomes that the dict lacks have the setting `RETENTION`. None: all

@@ -58,7 +58,7 @@ def event_stream(
         authorize: a function of the request and its filter. It returns True, a filter that
             narrows the request's filter, or an HttpResponse in place of the stream. It may be
             async; only a sync function may use the ORM. None: every request is refused.
-        topics: patterns of the offered topics; None: all topics.
+        topics: patterns of the offered topics. None: all topics.
         where: conditions that each event must meet, in addition to the request's conditions.
         predicate: a further condition in SQL over an event `e` (position, topic, key, payload,
             metadata, created_at) and `s.params`, as subscriptions have it. "": none. The first

@@ -307,12 +307,12 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             (`queue_name`, as django.tasks calls it, is the same.)
         key: the sub-queue inside its channel, a tenant for example; or a function of the call's
             arguments that returns it. Keys take turns, however many messages wait in each.
-        priority: -100 to 100; higher first within a key.
+        priority: -100 to 100. Higher first within a key.
         weight: 1 to 100, for how many messages it counts in the limits of its channel and its key,
             `max_running` and `rate`. If a limit is lower, the message counts for the whole limit.
         run_after: an aware datetime, or seconds or a timedelta from when the message is enqueued.
-        expires_at: an aware datetime; a message that has not started by then ends as expired.
-        ttl: the same as seconds or a timedelta from the enqueue; the earlier limit applies.
+        expires_at: an aware datetime. A message that has not started by then ends as expired.
+        ttl: the same as seconds or a timedelta from the enqueue. The earlier limit applies.
         ordered: run the messages of a key one at a time, in the order their transactions commit,
             regardless of priority. An enqueue waits for uncommitted messages of the same key.
         dedupe_key: a text, or a function of the call's arguments that returns a text or None.
@@ -340,10 +340,10 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             "repeatable read" or "serializable". After a serialization failure or a deadlock the
             task runs again at once, uncharged, at most ten times.
         metadata: a dict that travels with the message.
-        tags: a list of words by which people find the message, such as ["import"]: 20 at most, of
+        tags: a list of words by which people find the message, such as ["import"]. 20 at most, of
             100 bytes at most. They are stored in the metadata as "tags".
         enqueue_on_commit: store the message only when the transaction on the queue's database
-            commits; an alias: when the transaction on that database commits.
+            commits. An alias: when the transaction on that database commits.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
         connection: a psycopg connection to enqueue on, in place of Django's. Messages are part of
             the transaction that is open there. For `using()`.
@@ -355,14 +355,14 @@ def task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
             and errors without their texts. Needs pgqueue[encryption].
         schedule: the times at which pgqueue enqueues the task: a cron line, an interval as seconds
             or a timedelta, a `Schedule(…)`, or a list of schedules.
-        redact: a list of arguments to hide from people, or of paths into them: `"card"`,
-            `"user.email"`, also in each item of a list; `"return"` is the return value.
+        redact: a list of arguments to hide from people, or of paths into them. Examples: `"card"`,
+            `"user.email"`, also in each item of a list. `"return"` is the return value.
         batch: the maximum number of messages of one run, 1 to 1000. The function takes a list of
             `BatchCall`, one for each message, and returns None, or a list with a result for each.
         batch_wait: seconds or a timedelta that a message waits at most for others, until the batch
             is full. 0: a batch has the messages that a worker has claimed at once.
         batch_by: "key": only messages of one key are in a batch. None: of any keys.
-        logs: the least level of the log lines to keep with each run, such as `"INFO"`; None: none.
+        logs: the least level of the log lines to keep with each run, such as `"INFO"`. None: none.
             The default is the setting RUN_LOGS.
 
     Raises:

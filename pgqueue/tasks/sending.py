@@ -52,8 +52,8 @@ def send(
     Args:
         payload: any JSON value, or dates, Decimals, UUIDs, sets and similar values.
         body: bytes of any format. A message may have both a payload and a body, or neither.
-        key: the sub-queue inside the channel; keys take turns.
-        priority: -100 to 100; higher first within a key.
+        key: the sub-queue inside the channel. Keys take turns.
+        priority: -100 to 100. Higher first within a key.
         weight: 1 to 100, for how many messages it counts in the limits of its channel and its key,
             `max_running` and `rate`. If a limit is lower, the message counts for the whole limit.
         run_after: an aware datetime, or seconds or a timedelta from now.
@@ -64,14 +64,14 @@ def send(
         dedupe_key: while the message lives, no second message on the channel may have this key.
         dedupe_for: seconds or a timedelta from now. The dedupe_key is remembered for this time even
             if the message ends sooner.
-        on_conflict: the reaction to a second message with the same dedupe_key: "return" the first
+        on_conflict: the reaction to a second message with the same dedupe_key. "return" the first
             one's id; "replace" the first one, if it was not received yet; "raise" DuplicateMessage.
         longest_wait: seconds or a timedelta. A message that is replaced again and again is due this
             long after the first of them was sent at the latest.
         hold_for: seconds or a timedelta. The message is held, and not received, until it is
             committed within this time.
         metadata: a dict that travels with the message.
-        max_attempts: the number of failures after which it is dead; None: as `PGQUEUE` says.
+        max_attempts: the number of failures after which it is dead. None: as `PGQUEUE` says.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
         connection: a psycopg connection to send on, for example of another framework.
 

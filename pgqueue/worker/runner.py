@@ -96,10 +96,10 @@ class Runner:
         quarantine: lets runs begin, and lets a suspect run alone.
         tally: counts atomic runs, which are settled here.
         is_inside: whether each run is part of the caller's transaction, as in a TestCase.
-        grace: the time from a run's timeout to its hard timeout, unless its task declares one;
+        grace: the time from a run's timeout to its hard timeout, unless its task declares one.
             None: no supervisor can replace this process.
-        logs: keeps the log lines of runs whose tasks ask for it; None: none are kept.
-        steps: stores the steps of durable runs; None: each run stores its own.
+        logs: keeps the log lines of runs whose tasks ask for it. None: none are kept.
+        steps: stores the steps of durable runs. None: each run stores its own.
         shutdown: ends this process after a run that exceeded its hard timeout; only with `grace`.
     """
 

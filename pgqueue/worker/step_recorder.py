@@ -57,7 +57,7 @@ class StepRecorder(Service):
     def __init__(self, session: Session) -> None:
         super().__init__()
         self._session = session
-        # Who has it may use the session. A timeout may interrupt a thread anywhere: only a `with`
+        # Its owner may use the session. A timeout may interrupt a thread anywhere: only a `with`
         # statement releases it for certain.
         self._writing = Lock()
         self._waiting: deque[_Waiting] = deque()

@@ -320,6 +320,35 @@ class TestTheHandOver:
         assert rows() == [1, 2, 3, 4]  # once, in the new table
         assert rows("sales_next") == [1, 2, 3]
 
+    def test_that_waits_for_a_table_and_the_handler_that_writes_to_it_do_not_deadlock(
+        self, reading: Make
+    ) -> None:
+        def handle(event: RecordedEvent) -> None:
+            if event.payload == 4 and not written.is_set():
+                execute("INSERT INTO sales VALUES (4)")
+                written.set()
+                assert goes_on.wait(30)
+
+        written, goes_on = threading.Event(), threading.Event()
+        live, rebuild = at_work(reading, declare(handle))
+        orders(4, 4)
+        threads = [threading.Thread(target=elsewhere, args=[lambda: exhaust(live)])]
+        threads[0].start()
+        assert written.wait(30)
+        threads.append(threading.Thread(target=elsewhere, args=[lambda: exhaust(rebuild)]))
+        threads[1].start()
+
+        eventually(is_waiting, within=30)  # the table's new name for the end of the handler
+        goes_on.set()
+        for each in threads:
+            each.join(30)
+
+        assert is_over()
+        again(live)
+        exhaust(live)
+        assert rows() == [1, 2, 3, 4]
+        assert rows("sales_next") == [1, 2, 3]
+
     def test_holds_a_busy_group_until_both_are_level(self, reading: Make) -> None:
         made = declare()
         live, rebuild = at_work(reading, made)
@@ -585,13 +614,14 @@ class TestAProcess:
         live = RebuildableReader(declare())
         live.start()
         try:
-            eventually(lambda: Cursor.objects.filter(group="sales", position=20).exists())
+            at_20 = Cursor.objects.filter(group="sales", position=20)
+            eventually(at_20.exists, within=30)
             with transaction.atomic():
                 groups.rebuild("sales")
-            eventually(is_over)
-            eventually(lambda: rows("sales_next") == list(range(1, 21)))
+            eventually(is_over, within=30)
+            eventually(lambda: rows("sales_next") == list(range(1, 21)), within=30)
             orders(21, 22)
-            eventually(lambda: rows() == list(range(1, 23)))
+            eventually(lambda: rows() == list(range(1, 23)), within=30)
         finally:
             live.stop()
             live.join(20)

@@ -58,7 +58,7 @@ def rerun(
         return ask(admin, request, ids, RERUN)
     text = _(
         "Nothing was enqueued: these are more than %d messages. Choose fewer, or use the command "
-        "pgqueue_rerun, which takes the same filters."
+        "pgqueue_rerun with filters."
     )
     admin.message_user(request, text % BATCH, messages.WARNING)
     return None

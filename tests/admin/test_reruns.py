@@ -80,7 +80,7 @@ def test_all_that_the_filters_find_are_asked_about_up_to_a_thousand(
     page = choose(operator, found[:1], across=True, query="?channel=mail")
     assert told(page) == [
         "Nothing was enqueued: these are more than 1 messages. Choose fewer, or use the command "
-        "pgqueue_rerun, which takes the same filters."
+        "pgqueue_rerun with filters."
     ]
     assert arguments() == [1, 2]
 

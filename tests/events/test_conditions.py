@@ -19,7 +19,16 @@ from psycopg.errors import (
     SerializationFailure,
 )
 
-from pgqueue import NO_EVENT, Event, PositionAhead, PositionConflict, apublish, publish, read
+from pgqueue import (
+    NO_EVENT,
+    Event,
+    PositionAhead,
+    PositionConflict,
+    apublish,
+    publish,
+    publish_many,
+    read,
+)
 from pgqueue.engine.sequence import catch_up
 from pgqueue.exceptions import InvalidEvent
 from pgqueue.models import AppendLock
@@ -402,6 +411,28 @@ class TestPlainSQL:
     ) -> None:
         with pytest.raises(InvalidParameterValue, match=words):
             connection.execute(f"SELECT pgqueue_publish_if({arguments})")
+
+
+def pages_of_a_look(connection: Connection) -> int:
+    """Return how many pages a publisher of a new key reads to see that there is no event."""
+    (plan,) = one(
+        connection,
+        "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) SELECT * FROM pgqueue_unmet_condition_v1("
+        "'a', 'new', ARRAY['a'], ARRAY['new'], ARRAY[0::bigint], ARRAY[true])",
+    )
+    top = plan[0]["Plan"]
+    return int(top["Shared Hit Blocks"] + top["Shared Read Blocks"])
+
+
+def test_an_index_finds_the_events_of_a_key_at_once(connection: Connection) -> None:
+    publish_many([("a", None, f"key {number}") for number in range(20_000)])
+    catch_up(connection)
+    publish_many([("a", None, f"key {number}") for number in range(20_000)])  # in the inbox
+
+    without = pages_of_a_look(connection)
+    with indexed_by_keys():
+        pages_of_a_look(connection)  # the first look reads the catalogues
+        assert pages_of_a_look(connection) < 60 < without
 
 
 class TestARefusal:

@@ -459,6 +459,13 @@ OF_PUBLISH: Mapping[str, list[Any]] = {
 }
 
 
+OF_CONDITIONS: Mapping[str, list[Any]] = {
+    "expect": [None, 0],
+    "if_none_since": [None, ("a", "b", 0), [("a", "b", 0), ("x" * 200, "x" * 1000, 0)]],
+}
+PARTS_OF_SINCE: Mapping[str, Any] = {"topic": "a", "key": "b", "position": 0}
+
+
 def published(name: str, value: Any) -> None:
     """Look at what is in the inbox."""
     event = EventInbox.objects.get()
@@ -516,6 +523,25 @@ class TestPublishing:
         value = {"a": nested(5000)}
         assert not attempt(lambda: verb(name, value), PGQueueError)
 
+    @pytest.mark.parametrize(("name", "value"), each(OF_CONDITIONS))
+    def test_accepts_each_condition(self, name: str, value: Any) -> None:
+        assert attempt(lambda: publish("a", key="k", **{name: value}), PGQueueError)
+
+    @pytest.mark.parametrize("name", OF_CONDITIONS)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**63)
+    def test_refuses_a_condition_of_publishers_or_takes_it(self, name: str, value: Any) -> None:
+        attempt(lambda: publish("a", key="k", **{name: value}), PGQueueError)
+
+    @pytest.mark.parametrize("name", PARTS_OF_SINCE)
+    @EXAMPLES
+    @given(value=ANYTHING)
+    @example(value=2**63)
+    def test_refuses_a_part_of_a_condition_or_takes_it(self, name: str, value: Any) -> None:
+        since = tuple({**PARTS_OF_SINCE, name: value}.values())
+        attempt(lambda: publish("a", if_none_since=since), PGQueueError)
+
     @EXAMPLES
     @given(value=ANYTHING)
     def test_refuses_what_are_no_events(self, value: Any) -> None:
@@ -527,6 +553,7 @@ OF_READ: Mapping[str, list[Any]] = {
     "after": [0, 1],
     "topics": [None, "a", "**", ["a", "b.*"], []],
     "where": [None, {}, {"b__gte": 1}, {"b": {"c": None}}],
+    "key": [None, "", "a", "x" * 1000],
     "limit": [1, 2**31 - 1],
     "database": [None, "default"],
 }
@@ -566,7 +593,9 @@ class TestReading:
     def test_refuses_the_name_of_a_condition_or_takes_it(self, lookup: str) -> None:
         attempt(lambda: read_log("where", {lookup: 1}), PGQueueError)
 
-    @pytest.mark.parametrize("name", [name for name in OF_READ if name != "limit"])
+    @pytest.mark.parametrize(
+        "name", [*(each for each in OF_READ if each != "limit"), "predicate", "params"]
+    )
     @EXAMPLES
     @given(value=ANYTHING)
     def test_refuses_how_to_follow_the_log_or_takes_it(self, name: str, value: Any) -> None:
@@ -577,6 +606,9 @@ OF_CONSUMERS: Mapping[str, list[Any]] = {
     "name": ["g", "x" * 190, "\U0001f600"],
     "topics": OF_READ["topics"],
     "where": OF_READ["where"],
+    "key": OF_READ["key"],
+    "predicate": ["", "e.key = ''"],
+    "params": [None, {}],
     "batch": [None, 1, 10_000],
     "atomic": [True, False],
     "partitions": [1, 1024],
@@ -592,7 +624,7 @@ def declare(name: str, value: Any) -> None:
     """Declare a group with this option, and look at what it has; the name also makes one."""
     with patch.object(consumers, "_consumers", {}):
         made = consumer(**{"name": "g", name: value})(print)
-        if name in ("topics", "where", "backoff"):
+        if name in ("topics", "where", "key", "predicate", "params", "backoff"):
             return
         expected = value.astimezone(UTC) if isinstance(value, datetime) else value
         if name == "max_attempts" and value is None:

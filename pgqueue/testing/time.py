@@ -7,14 +7,16 @@ from django.db import transaction
 from django.db.models import F, Model
 
 from pgqueue.conf import settings
-from pgqueue.models import Cursor, Dedupe, Gate, Lane, Message, Step
+from pgqueue.models import Channel, Cursor, Dedupe, Gate, Lane, Message, Step, TaskPause
 from pgqueue.values.number_checks import as_timedelta
 
 INSTANTS: dict[type[Model], list[str]] = {
     Message: ["created_at", "run_at", "expires_at", "lease_until", "claimed_at", "started_at"],
     Step: ["until"],
     Dedupe: ["expires_at"],
-    Lane: ["tat", "wake_at"],
+    Channel: ["paused_until"],
+    Lane: ["tat", "wake_at", "paused_until"],
+    TaskPause: ["until"],
     Gate: ["tat", "wake_at"],
     Cursor: ["retry_at"],
 }
@@ -24,9 +26,9 @@ def advance(by: timedelta | float, *, database: str | None = None) -> None:
     """Move the stored times of the queue back by a duration, as if it had passed.
 
     Delayed messages and retries become due, also retries of a group's events. Durable runs wake up,
-    held messages and messages with an expiry time expire, remembered dedupe keys are forgotten, and
-    rates allow the next starts. No message is run: call `run_all()` after it. The clocks of Python
-    and PostgreSQL and the schedules do not change.
+    held messages and messages with an expiry time expire, remembered dedupe keys are forgotten,
+    rates allow the next starts, and pauses with an end are over. No message is run: call
+    `run_all()` after it. The clocks of Python and PostgreSQL and the schedules do not change.
 
     Args:
         by: seconds or a timedelta, 0 or longer.

@@ -41,6 +41,9 @@ SELECT count(*) FROM (
        AND (%(channels)s::text[] IS NULL OR channel = ANY (%(channels)s::text[]))
        AND channel <> ALL (%(excluded)s::text[]) AND channel NOT IN (SELECT name FROM paused) AND
 -- include: takes_it
+       AND (channel, key) NOT IN (
+-- include: paused_lanes
+       )
      LIMIT %(limit)s)
     UNION ALL
     (SELECT FROM pgqueue_bell c
@@ -109,10 +112,13 @@ SELECT ctid::text, id FROM pgqueue_worker WHERE last_seen < statement_timestamp(
 -- name: lane_of_m_not_left_out
 m.channel <> ALL (%(aside_gates)s::text[])
 AND (m.channel, m.key) NOT IN (SELECT * FROM unnest(%(aside_channels)s::text[], %(aside_keys)s::text[]))
+AND (m.channel, m.key) NOT IN (
+-- include: paused_lanes
+)
 
 -- name: unfinished
 -- Return whether the given channels have a message that is ready, running or due for a retry. Delayed messages do not count, nor
--- messages of a paused channel, nor raw messages that workers leave to consumers, nor rows that are left out.
+-- messages of a paused channel, key or task, nor raw messages that workers leave to consumers, nor rows that are left out.
 WITH paused AS MATERIALIZED (
     SELECT name FROM pgqueue_channel WHERE
 -- include: is_paused
@@ -130,6 +136,9 @@ SELECT EXISTS (
 -- include: takes_it
       AND
 -- include: not_left_out
+      AND (channel, key) NOT IN (
+-- include: paused_lanes
+      )
 ) OR EXISTS (
     -- A governed message alone does not count: behind a dead one it may wait for ever. Nor does a bell or a
     -- lane alone: it may come from a policy or a rate for which no message waits.

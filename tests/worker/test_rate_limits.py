@@ -95,16 +95,21 @@ class TestARateLimit:
         assert paused_until is not None
         assert abs(message.run_at - paused_until) < timedelta(minutes=1)
 
-    def test_pauses_its_key_and_no_other(self, calling: Any) -> None:
+    @pytest.mark.parametrize("is_governed", [False, True])
+    def test_pauses_its_key_and_no_other(self, calling: Any, is_governed: bool) -> None:
+        if is_governed:
+            Channel("default").policy(max_running=5, each_key=True)
         result = calling.using(key="a").enqueue("key")
         drain()
         others = [do_nothing.enqueue(), do_nothing.using(key="b").enqueue()]
+        waiting = do_nothing.using(key="a").enqueue()
 
-        drain()
+        drain()  # it waits for no message of the key
 
         message = Message.objects.get(pk=result.id)
         assert (message.state, message.failures) == (State.SCHEDULED, 0)
         assert {str(each.pk) for each in History.objects.all()} == {each.id for each in others}
+        assert Message.objects.get(pk=waiting.id).state == State.READY
         lane = Lane.objects.get(key="a")
         assert lane.paused_until is not None
         assert abs(message.run_at - lane.paused_until) < timedelta(minutes=1)

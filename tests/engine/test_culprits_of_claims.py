@@ -10,6 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from pgqueue import Channel
 from pgqueue.engine import claim, culprits, flows, route, settle
 from pgqueue.engine.values import Claim
 from pgqueue.models import Lane, Message, Policy
@@ -50,7 +51,14 @@ def _from_a_gate(connection: Connection) -> Callable[[], list[Claim]]:
     return lambda: claims.claim(10)
 
 
-CLAIMS = [_from_free_lanes, _at_once, _from_governed_lanes, _from_a_gate]
+def _urgent(connection: Connection) -> Callable[[], list[Claim]]:
+    limit(max_running=100)
+    Channel("default").configure(age_after=timedelta(microseconds=1))
+    claims = GovernedClaims(connection)
+    return lambda: claims.claim(10)
+
+
+CLAIMS = [_from_free_lanes, _at_once, _from_governed_lanes, _from_a_gate, _urgent]
 
 
 class TestAClaim:

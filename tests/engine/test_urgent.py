@@ -176,6 +176,18 @@ class TestUrgentFirst:
         settle.complete(connection, [done(running)])
         assert ids(turns.claim(100)) == urgent
 
+    def test_is_over_for_a_lane_whose_urgent_messages_were_taken(
+        self, connection: Connection, turns: GovernedClaims
+    ) -> None:
+        MAIL.configure(urgent_first=True)
+        add(connection, "a", priority=50, count=2)
+        add(connection, "a")
+
+        turns.claim(1)
+        assert Lane.objects.get(key="a").urgent_at
+        turns.claim(1)
+        assert Lane.objects.get(key="a").urgent_at is None
+
     def test_leaves_paused_channels_alone(
         self, connection: Connection, turns: GovernedClaims
     ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from psycopg.errors import InvalidParameterValue
 
 from pgqueue.engine import route, settle
-from pgqueue.models import Channel, Lane, Policy
+from pgqueue.models import Bell, Channel, Lane, Policy
 from tests.claims import GovernedClaims
 from tests.factories import Connection, done, limit, one, store
 
@@ -206,6 +206,16 @@ class TestARate:
         assert turns.claim(100) == []
         pass_time(connection, 0.1 * HOUR)
         assert len(turns.claim(100)) == 1
+
+    @SCOPES
+    def test_rings_no_bell_for_a_debt(self, connection: Connection, scope: str) -> None:
+        limit(scope=scope, rate=10, per=HOUR, burst=1)
+        heavy(connection, 5)
+        assert len(GovernedClaims(connection).claim(100)) == 1
+
+        route.tidy(connection)
+
+        assert not Bell.objects.exists()
 
     @SCOPES
     def test_owes_no_more_than_a_timestamp_has_room_for(

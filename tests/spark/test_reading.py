@@ -106,7 +106,10 @@ class TestColumns:
 
         for name, of in SAME.items():
             assert set(TABLES[name].names) >= columns[f"pgqueue_{of}"]
-        assert set(TABLES["history"].names) - columns["pgqueue_history"] == OF_FLOWS
+        assert set(TABLES["history"].names) - columns["pgqueue_history"] == {
+            *OF_FLOWS,
+            "weight",
+        }
         # What only tells the engine how to find them.
         assert columns["pgqueue_message"] - set(TABLES["messages"].names) == {
             "rank",
@@ -128,6 +131,13 @@ class TestColumns:
 
 
 class TestValues:
+    def test_of_weights_are_numbers(self, read: Read, connection: Connection) -> None:
+        for options in ('{"weight": 5}', '{"timeout": 1}', None):
+            enqueue(connection, options=options)
+
+        rows = read("messages", columns="weight").to_pylist()
+        assert [row["weight"] for row in rows] == [5, 1, 1]
+
     def test_of_text_come_as_they_are(self, read: Read, connection: Connection) -> None:
         found = {}
         for number, text in enumerate(AWKWARD):

@@ -92,6 +92,16 @@ class TestATail:
             with pytest.raises(UnreadableEvent, match=r"position 3: DivisionByZero.*after=3 to"):
                 next(found)
 
+    def test_names_the_event_with_which_it_takes_too_long(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish("a")
+        monkeypatch.setattr(predicates, "PATIENCE", 0.2)
+        monkeypatch.setattr(predicates, "check", lambda connection, predicate: None)
+
+        with pytest.raises(UnreadableEvent, match="position 1: QueryCanceled"):
+            tailed(1, predicate="pg_sleep(e.position * 30) IS NULL")
+
     def test_is_evaluated_by_the_role_without_rights(self, monkeypatch: pytest.MonkeyPatch) -> None:
         publish("a")
         monkeypatch.setattr(predicates, "check", lambda connection, predicate: None)

@@ -5,6 +5,7 @@ SELECT id, task, coalesce(payload::text, 'null')
 FROM pgqueue_message
 WHERE channel = %(channel)s AND dedupe_key = %(dedupe_key)s AND state IN ('held', 'scheduled', 'ready')
   AND flow_id IS NULL
+LIMIT 1
 FOR UPDATE
 
 -- name: give_up_key

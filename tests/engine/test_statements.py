@@ -113,8 +113,9 @@ class TestEveryStatement:
             )
 
         def is_in_order(before: str) -> bool:
-            # In the order of ids, or one row.
-            return bool(re.search(r"(\bORDER BY id|\bLIMIT 1|\bWHERE id = %\(\w+\)s)\s*$", before))
+            # In the order of ids, or of a group's partitions, or one row.
+            ordered = r'\bORDER BY (id|("group", )?partition)'
+            return bool(re.search(rf"({ordered}|\bLIMIT 1|\bWHERE id = %\(\w+\)s)\s*$", before))
 
         assert failing(does) == [], (
             "two transactions that lock the same rows in different orders deadlock: "

@@ -171,8 +171,8 @@ class TestADedupeKey:
             jobs.add.using(dedupe_key="k", dedupe_for=60, on_conflict="replace")
 
     @pytest.mark.parametrize("how", ["ignore", None])
-    def test_has_three_ways_to_meet_another(self, how: Any) -> None:
-        with pytest.raises(InvalidTask, match="'return', 'replace', 'raise'"):
+    def test_has_four_ways_to_meet_another(self, how: Any) -> None:
+        with pytest.raises(InvalidTask, match="'return', 'replace', 'collect', 'raise'"):
             jobs.add.using(on_conflict=how)
 
     def test_is_asked_about_when_the_transaction_commits(self) -> None:

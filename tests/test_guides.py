@@ -38,6 +38,7 @@ from pgqueue import (
 from pgqueue.engine import dispatch
 from pgqueue.events import consumers, groups, growth, subscribing, subscriptions, typed
 from pgqueue.events.consuming import GroupReader
+from pgqueue.events.rebuilding import RebuildReader
 from pgqueue.models import Group, History, Message, Subscription, Webhook
 from pgqueue.options import serializers
 from pgqueue.options.filters import Filter
@@ -325,6 +326,33 @@ def test_the_handlers_of_groups_are_given_their_events(
         "signups": 1,
         "welcome": 1,
     }
+    execute("CREATE TABLE sales (order_id text, total int)")
+    try:
+        rebuild_sales(log.count_sale)
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT order_id, total FROM sales")
+            assert cursor.fetchall() == [("order:1", 7)]
+    finally:
+        execute("DROP TABLE sales")
+
+
+def execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+def rebuild_sales(consumer: consumers.Consumer) -> None:
+    """Publish an order, have it handled with an error, and rebuild the group."""
+    publish("order.paid", {"total": 7}, key="order:1")
+    live, rebuild = GroupReader(consumer), RebuildReader(consumer)
+    live.tick()
+    execute("UPDATE sales SET total = 0")
+    groups.rebuild("sales")
+    for _ in range(5):
+        rebuild.tick()
+    rebuild.finish()
+    live.finish()
+    assert not Group.objects.filter(name="sales:rebuild").exists()
 
 
 @pytest.fixture

@@ -176,16 +176,16 @@ def _dedupe_key(value: Any) -> str | Callable[..., str | None] | None:
     return value if callable(value) else checked_dedupe_key(value)
 
 
-def _conflict(value: Any) -> str:
-    if value not in CONFLICTS:
-        raise ValueError(f"it must be one of {', '.join(map(repr, CONFLICTS))}.")
+def _conflict(value: Any, among: Sequence[str] = CONFLICTS) -> str:
+    if value not in among:
+        raise ValueError(f"it must be one of {', '.join(map(repr, among))}.")
     return str(value)
 
 
 def _conflict_of_a_message(value: Any) -> str:
     if value == "collect":
         raise ValueError("only a task has a list of arguments that collects those of others.")
-    return _conflict(value)
+    return _conflict(value, [each for each in CONFLICTS if each != "collect"])
 
 
 def _count(value: Any) -> int | None:

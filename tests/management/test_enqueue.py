@@ -145,3 +145,15 @@ def test_a_process_enqueues_what_a_worker_can_run() -> None:
     assert wrong.returncode == 2
     assert run_all()[0].return_value == 42
     assert jobs.add.get_result(json.loads(done.stdout)["id"]).status is Outcome.SUCCEEDED
+
+
+def test_a_message_that_collects_is_named(db: None) -> None:
+    words = ["tests.collecting_jobs.plain", 'texts=["a"]']
+    call("pgqueue_enqueue", *words)
+    message = Message.objects.get()
+
+    said = call("pgqueue_enqueue", *words).out
+
+    assert said == f"Message {message.pk} had its dedupe key: these arguments were added.\n"
+    message.refresh_from_db()
+    assert message.payload["args"] == [["a", "a"]]

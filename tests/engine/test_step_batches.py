@@ -99,6 +99,8 @@ def test_keep_a_rescue_away_until_their_commit(connection: Connection, other: Co
         steps.store_done(connection, [done(held)])
 
         assert lease.rescue(other, max_lost=3) == []
+        free = other.execute("SELECT FROM pgqueue_message FOR NO KEY UPDATE SKIP LOCKED").fetchall()
+        assert free == [], "an UPDATE must wait, too"
 
 
 def test_that_are_done_stay_as_they_are(connection: Connection) -> None:

@@ -151,7 +151,7 @@ def _take(
     lanes = _lock(connection, given, room, kind)
     if not lanes:
         return None
-    cursor = connection.execute(SQL[kind.claim], _to_claim(connection, given, room, lanes))
+    cursor = connection.execute(SQL[kind.claim], _to_claim(connection, given, room, lanes, kind))
     rows = cursor.fetchall()
     claims = [Claim._make((*row[5:], given["worker_id"], ())) for row in rows if row[5] is not None]
     damaged = unreadable(cursor, [row[5] for row in rows])
@@ -183,10 +183,15 @@ def _lock(
 
 
 def _to_claim(
-    connection: Connection, given: Mapping[str, Any], room: _Room, lanes: Sequence[_Lane]
+    connection: Connection,
+    given: Mapping[str, Any],
+    room: _Room,
+    lanes: Sequence[_Lane],
+    kind: _Kind,
 ) -> Mapping[str, Any]:
     return {
         **given,
+        "is_urgent": kind is URGENT,
         "keys": [each.key for each in lanes],
         "limit": room.limit,
         "gate_places": room.places,
@@ -234,10 +239,12 @@ def _leave_out_of_lanes(
 
     def attempt_lanes(some: Sequence[_Lane]) -> None:
         with connection.transaction(force_rollback=True):
-            connection.execute(SQL[kind.claim], _to_claim(connection, given, room, some))
+            connection.execute(SQL[kind.claim], _to_claim(connection, given, room, some, kind))
 
     def leave_out_of(lane: _Lane, error: Exception) -> None:
-        rows = connection.execute(SQL[kind.chosen], _to_claim(connection, given, room, [lane]))
+        rows = connection.execute(
+            SQL[kind.chosen], _to_claim(connection, given, room, [lane], kind)
+        )
         ids = [id for (id,) in rows]
         attempt_messages = attempt(connection, given)
         messages = []

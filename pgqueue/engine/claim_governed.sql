@@ -97,7 +97,9 @@ SELECT key, turn_at, statement_timestamp()
 FROM pgqueue_lane
 WHERE channel = %(channel)s AND state = 'runnable' AND urgent_at IS NOT NULL AND urgent_at <= statement_timestamp()
   AND key <> ALL (%(aside)s::text[])
-  AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND paused)
+  AND NOT EXISTS (SELECT FROM pgqueue_channel WHERE name = %(channel)s AND
+-- include: is_paused
+      )
 ORDER BY urgent_at
 LIMIT %(lanes)s
 FOR NO KEY UPDATE SKIP LOCKED
@@ -164,8 +166,10 @@ SELECT EXISTS (
     -- A lane is idle if it has no visible messages, locked or not: a cancel that has a row locked may roll
     -- back, and inserts no bell then. A message that was claimed before its policy existed may insert no
     -- bell at its end, either. So a lane that waits for such a message stays runnable, and is read again.
+    --
+    -- A lane that was asked for urgent messages alone, and gave none, keeps its turn: it has not had it yet.
     UPDATE pgqueue_lane l
-    SET turn_at = s.now,
+    SET turn_at = CASE WHEN s.taken = 0 AND %(is_urgent)s THEN l.turn_at ELSE s.now END,
         heaviest = coalesce(s.heaviest, l.heaviest),
         tat = CASE WHEN s.gap IS NULL OR s.taken = 0 THEN l.tat ELSE greatest(s.tat, s.now) + least(s.used * s.gap,
 -- include: longest_debt
@@ -213,12 +217,30 @@ SELECT id FROM fitting
 
 -- name: first_of_lanes
 -- include: rooms_of_lanes
+, picked AS MATERIALIZED (
+    SELECT room.turn, found.*
+    FROM room CROSS JOIN LATERAL (
+        SELECT *,
+-- include: fits_its_lane
+        FROM (
 -- include: first_in_lane
+        LIMIT room.n) of_lane
+        WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)) found
+),
 -- include: fitting_of_lanes
 
 -- name: urgent_of_lanes
 -- include: rooms_of_lanes
+, picked AS MATERIALIZED (
+    SELECT room.turn, found.*
+    FROM room CROSS JOIN LATERAL (
+        SELECT *,
+-- include: fits_its_lane
+        FROM (
 -- include: urgent_in_lane
+        LIMIT room.n) of_lane
+        WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)) found
+),
 -- include: fitting_of_lanes
 
 -- name: rooms_of_lanes
@@ -271,15 +293,14 @@ WITH fast AS MATERIALIZED (
     FROM (
         SELECT *, coalesce(sum(wanted) OVER (ORDER BY turn ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
         FROM (SELECT *, least(share, places, tokens)::int AS wanted FROM allowed) a) b
-), picked AS MATERIALIZED (
-    -- A message that is heavier than a limit counts for the whole limit: it runs alone. The first one that does not
-    -- fit now keeps the ones behind it waiting: otherwise lighter ones might overtake it for ever.
-    SELECT room.turn, found.*
-    FROM room CROSS JOIN LATERAL (
-        SELECT *, row_number() OVER so_far AS number,
-               sum(least(weight, room.max_running)) OVER so_far <= room.places AS has_places,
-               sum(least(weight, room.burst)) OVER so_far <= room.tokens AS has_tokens
-        FROM (
+)
+
+-- name: fits_its_lane
+-- A message that is heavier than a limit counts for the whole limit: it runs alone. The first one that does not
+-- fit now keeps the ones behind it waiting: otherwise lighter ones might overtake it for ever.
+row_number() OVER so_far AS number,
+sum(least(weight, room.max_running)) OVER so_far <= room.places AS has_places,
+sum(least(weight, room.burst)) OVER so_far <= room.tokens AS has_tokens
 
 -- name: first_in_lane
         SELECT * FROM (
@@ -370,9 +391,7 @@ UNION ALL
  WHERE ranks.run_at <= lane.long_ago)
 
 -- name: fitting_of_lanes
-        LIMIT room.n) of_lane
-        WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)) found
-), weighed AS MATERIALIZED (
+weighed AS MATERIALIZED (
     SELECT *,
            coalesce(sum(least(weight, %(gate_running)s::int)) FILTER (WHERE has_places AND has_tokens) OVER so_far
                     <= %(gate_places)s::int, true) AS has_gate_places,

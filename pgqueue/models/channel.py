@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.db import models
 from django.db.models import ExpressionWrapper, FloatField, Q
 from django.db.models.functions import Coalesce, Extract, NullIf
 from django.db.models.lookups import GreaterThanOrEqual, LessThanOrEqual
-from django.utils import timezone
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
@@ -204,7 +203,7 @@ class Channel(models.Model):
     def is_paused(self) -> bool:
         """Whether its pause has not ended, by this machine's clock."""
         return self.paused and (
-            self.paused_until is None or timezone.now() < aware(self.paused_until)
+            self.paused_until is None or datetime.now(UTC) < aware(self.paused_until)
         )
 
 

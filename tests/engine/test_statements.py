@@ -314,6 +314,13 @@ class TestAPlan:
             "takes_raw": False,
             "lease": timedelta(seconds=30),
             "started": 500,
+            "heaviest": 5,
+            "next": 1,
+            "gate_places": 500,
+            "gate_tokens": 500,
+            "gate_running": 900,
+            "gate_burst": 100,
+            "is_urgent": False,
             **WHOLE._asdict(),
         }
 
@@ -493,8 +500,12 @@ class TestAPlan:
         assert plan.count("using pgqueue_message_free") == 3
 
 
+GOVERNED = (
+    *("gate", "room", "lanes", "are_left", "claim", "charge"),
+    *("urgent_lanes", "claim_urgent"),
+)
 STEPS = [
-    *((claim_governed, name) for name in ("gate", "room", "lanes", "are_left", "claim", "charge")),
+    *((claim_governed, name) for name in GOVERNED),
     *((route, name) for name in ("channels", "strays", "ripen", "mark_gates")),
 ]
 """What claims of governed lanes are made of."""
@@ -539,9 +550,11 @@ def read_whole(plan: str) -> str:
 
 
 def sorted_backlog(plan: str) -> str:
-    """Return the plan where it sorts more than what it returns in the end."""
+    """Return the keys by which the plan sorts more than what a claim takes."""
     small = (
-        r"taken\.|allowed\.|rung\.|\(\(.*scope = |\(\(p\.scope|p\.channel"
-        r"|(lane\.)?wake_at|pgqueue_lane"
+        r"(?:taken|taken_weights|allowed|room|picked|weighed|rung)(?:_\d+)?\."
+        r"|\(\(.*scope = |\(\(p\.scope|p\.channel"
+        r"|\(LEAST\("  # of the urgent messages of a lane, found by their ids
+        r"|(?:lane\.)?wake_at|pgqueue_lane"
     )
-    return plan if re.search(rf"Sort Key: (?!{small})", plan) else ""
+    return "; ".join(re.findall(rf"Sort Key: (?!{small}).*", plan))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
+from django.utils import timezone
 
 from pgqueue import Channel
-from pgqueue.engine import route, settle
+from pgqueue.engine import claim_governed, route, settle
 from pgqueue.exceptions import InvalidChannel
 from pgqueue.models import Lane, Message
 from tests.claims import GovernedClaims
@@ -267,6 +269,45 @@ class TestAging:
             keys += [each.key for each in turns.claim(1)]
 
         assert keys == ["loud"] * 4 + ["quiet"] * 2 + ["loud"] * 2
+
+
+class TestALaneWithoutUrgentMessages:
+    def test_keeps_its_turn_if_it_was_taken_for_an_urgent_one(
+        self, connection: Connection, turns: GovernedClaims
+    ) -> None:
+        MAIL.configure(age_after=HOUR)
+        [aged], fresh = add(connection, "a"), add(connection, "a")
+        let_wait([aged], 2 * HOUR)
+        Message.objects.filter(id=aged).update(expires_at=timezone.now() - HOUR)
+        ring(connection, "a")
+        route.route(connection, after=0)
+        lane = Lane.objects.get()
+        assert lane.urgent_at
+
+        # Lanes with later turns were looked at already.
+        found = claim_governed.claim(
+            connection,
+            "default",
+            claim_governed.EVERY_TURN,
+            1,
+            worker_id=uuid4(),
+            lease=HOUR,
+            until=lane.turn_at + timedelta(milliseconds=1),
+        )
+
+        assert ids(found.claims) == fresh
+
+    def test_is_taken_when_a_pause_with_an_end_is_over(
+        self, connection: Connection, turns: GovernedClaims
+    ) -> None:
+        MAIL.configure(urgent_first=True)
+        add(connection, "a")
+        urgent = add(connection, "z", priority=50)
+        MAIL.pause(until=HOUR)
+        over = timezone.now() - HOUR
+        connection.execute("UPDATE pgqueue_channel SET paused_until = %s", [over])
+
+        assert ids(turns.claim(1)) == urgent
 
 
 class TestFairness:

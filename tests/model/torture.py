@@ -230,7 +230,7 @@ class Torture:
         for channel, key, as_they_ran, in_order in rows:
             assert as_they_ran == in_order, (channel, key)
         starts = Starts()
-        assert all(starts.is_within(PACE, "paced", None, at) for at in sorted(self.started))
+        assert all(starts.is_within(PACE, "paced", None, at, 1) for at in sorted(self.started))
         # It was worth while.
         assert min(len(self.started), self.snapshots, len(self.stored)) > 50
         assert {outcome for _, outcome in ended} >= {"succeeded", "cancelled"}

@@ -27,6 +27,15 @@ from pgqueue.models.channel import IS_PAUSED, RETENTIONS, ChannelQuerySet
 class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
     """Has a field for the name only when a channel is added: the name is the key."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        until = self.fields.get("paused_until")
+        if until and isinstance(until.widget, forms.MultiWidget):
+            # Django labels the group of its two inputs, and neither of them.
+            date, time = until.widget.widgets
+            date.attrs["aria-label"] = _("Date")
+            time.attrs["aria-label"] = _("Time")
+
     def clean_name(self) -> str:
         # Django would look in the database that its routers choose.
         name: str = self.cleaned_data["name"]

@@ -24,7 +24,7 @@ function followMessage(section) {
   const events = new EventSource(section.dataset.events);
   const show = (event) => {
     const {status, progress, result} = JSON.parse(event.data);
-    if (progress?.of) [bar.max, bar.value] = [progress.of, progress.packed];
+    if (progress?.total) [bar.max, bar.value] = [progress.total, progress.done];
     section.querySelector("output").textContent = result ?? progress?.text ?? status;
     const approve = section.querySelector("[data-approve]");
     if (approve) approve.hidden = !(approve.href = progress?.approve ?? "");

@@ -8,16 +8,11 @@ stored one in this very moment, that is undone, and the message of the other pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
-
-import psycopg
-from django.db import transaction
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine.enqueue import Common, Enqueued
-from pgqueue.engine.values import Tuples
 
 SQL = load(__name__)
 
@@ -53,7 +48,7 @@ def enqueue(
     given = list(zip(keys, payloads, dedupe_keys or unknown, ids or unknown, strict=True))
     lanes = [(common.channel, key) for key in keys]
     # The locks of lanes come before the locks of messages, and these in the order of their keys.
-    with _savepoint(connection):
+    with enqueueing.begin(connection):
         if common.ordered:
             enqueueing.keep_order(connection, lanes)
         enqueueing.keep_room(connection, lanes)
@@ -90,7 +85,7 @@ def _collect(
         return store(payload)
     while True:
         try:
-            with _savepoint(connection):
+            with enqueueing.begin(connection):
                 joined = _joined(connection, common.channel, dedupe_key, join, payload)
                 stored = store(payload if joined is None else joined)
                 if stored.came_of[0] != "replaced":
@@ -118,13 +113,3 @@ def _joined(connection: Any, channel: str, dedupe_key: str, join: Join, payload:
         if joined is None:
             cursor.execute(SQL["give_up_key"], {"id": id})
         return joined
-
-
-def _savepoint(connection: Any) -> AbstractContextManager[Any]:
-    """Begin a transaction, or a savepoint in an open one."""
-    if isinstance(connection, psycopg.Connection):
-        return connection.transaction()
-    if isinstance(connection, Tuples):
-        return connection.atomic()
-    savepoint: AbstractContextManager[Any] = transaction.atomic(using=connection.alias)
-    return savepoint

@@ -133,11 +133,19 @@ def _together(connection: Any) -> AbstractContextManager[Any]:
     if isinstance(connection, psycopg.Connection):
         status = connection.info.transaction_status
         is_alone = connection.autocommit and status == TransactionStatus.IDLE
-        return connection.transaction() if is_alone else nullcontext()
+    else:
+        is_alone = isinstance(connection, Tuples) or connection.get_autocommit()
+    return begin(connection) if is_alone else nullcontext()
+
+
+def begin(connection: Any) -> AbstractContextManager[Any]:
+    """Begin a transaction, or a savepoint in an open one."""
+    if isinstance(connection, psycopg.Connection):
+        return connection.transaction()
     if isinstance(connection, Tuples):
         return connection.atomic()
-    is_alone = connection.get_autocommit()
-    return transaction.atomic(using=connection.alias) if is_alone else nullcontext()
+    savepoint: AbstractContextManager[Any] = transaction.atomic(using=connection.alias)
+    return savepoint
 
 
 def keep_order(connection: Cursors, lanes: Iterable[tuple[str, str]]) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from pgqueue.engine.publish import Condition, NewEvent, Unmet
-from pgqueue.events.reading import MOST
+from pgqueue.events.reading import position_in_log
 from pgqueue.exceptions import InvalidEvent, PGQueueError, PositionAhead
 from pgqueue.options.filters import as_topic
 from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import as_key
-from pgqueue.values.number_checks import as_count
 
 Since: TypeAlias = tuple[str, str, int]
 """A topic, a key, and the position after which no event of them may be."""
@@ -60,7 +59,7 @@ def as_conditions(event: NewEvent, expect: Any, if_none_since: Any) -> list[Cond
     if expect is not None:
         if not event.key:
             raise InvalidEvent(f"expect={shown(expect)}: give the event a key=, too.")
-        position = checked_option(_as_position, "expect", expect, InvalidEvent)
+        position = checked_option(position_in_log, "expect", expect, InvalidEvent)
         conditions.append(Condition(event.topic, event.key, position, is_last=True))
     if if_none_since is not None:
         many = [if_none_since] if isinstance(if_none_since, tuple) else if_none_since
@@ -82,13 +81,9 @@ def _since(given: Any) -> Condition:
     return Condition(
         as_topic(topic),
         checked_option(as_key, "if_none_since: key", key, InvalidEvent),
-        checked_option(_as_position, "if_none_since: position", position, InvalidEvent),
+        checked_option(position_in_log, "if_none_since: position", position, InvalidEvent),
         is_last=False,
     )
-
-
-def _as_position(value: Any) -> int:
-    return as_count(value, least=0, most=MOST)
 
 
 def error_of(unmet: Unmet) -> PGQueueError:

@@ -33,10 +33,10 @@ class Rebuild:
     Both are called without arguments, in a transaction on the group's database.
 
     Args:
-        begin: called by `groups.rebuild()`, in the transaction that starts the rebuild: it empties
+        begin: called by `groups.rebuild()`, in the transaction that starts the rebuild. It empties
             the second table.
-        hand_over: called in the transaction that ends the rebuild, when the second table has
-            exactly the events that the live group has handled: it swaps the tables.
+        hand_over: called in the transaction that ends the rebuild. Then the second table has
+            exactly the events that the live group has handled. It swaps the tables.
 
     Raises:
         InvalidGroup: a function is not callable, or is async.

@@ -58,11 +58,11 @@ def publish(
         key: partitioned groups, too, read the events of one key in their order. None: the key that
             the event's class declares, or "".
         metadata: a dict that travels with the event.
-        expect: publish only if the last event of this topic and key is at this position;
+        expect: publish only if the last event of this topic and key is at this position.
             `NO_EVENT`: only if there is none yet. None: no condition. Until the end of the
             transaction, other publishers with conditions on the same topic and key wait.
-        if_none_since: publish only if no event of another topic and key is after a position: a
-            tuple (topic, key, position), or a list of such tuples. None: no condition.
+        if_none_since: publish only if no event of another topic and key is after a position.
+            Give a tuple (topic, key, position), or a list of such tuples. None: no condition.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
         connection: a psycopg connection to publish on, for example of another framework.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from asgiref.sync import sync_to_async
@@ -30,6 +30,8 @@ from pgqueue.options.sql_conditions import SQLCondition
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.number_checks import as_count
+
+EventT = TypeVar("EventT", StoredEvent, RecordedEvent)
 
 MOST = 2**63 - 1 - log.REACH
 LIMIT = 1000
@@ -171,9 +173,7 @@ def in_condition(connection: Connection, wanted: Filter, stretch: LogStretch) ->
         return stretch
 
     def some(events: Sequence[StoredEvent]) -> list[StoredEvent]:
-        positions = [each.position for each in events]
-        met = predicates.met(connection, condition, positions)
-        return [each for each in events if each.position in met]
+        return meeting(connection, condition, events)
 
     def stop(event: StoredEvent, error: Exception) -> None:
         raise ConditionFailed(event, error)
@@ -195,6 +195,14 @@ def in_condition(connection: Connection, wanted: Filter, stretch: LogStretch) ->
             raise
         return stretch._replace(events=events, upto=failed.event.position - 1)
     return stretch._replace(events=events)
+
+
+def meeting(
+    connection: Connection, condition: SQLCondition, events: Sequence[EventT]
+) -> list[EventT]:
+    """Return the events that meet a condition in SQL; `predicates.met` tells what it raises."""
+    met = predicates.met(connection, condition, [each.position for each in events])
+    return [each for each in events if each.position in met]
 
 
 def is_own(error: BaseException) -> bool:
@@ -296,9 +304,16 @@ def as_position(value: Any) -> int:
     Raises:
         ValueError: it is invalid.
     """
-    return checked_option(
-        lambda value: as_count(value, least=0, most=MOST), "after", value, caught=(ValueError,)
-    )
+    return checked_option(position_in_log, "after", value, caught=(ValueError,))
+
+
+def position_in_log(value: Any) -> int:
+    """Return `value` if it may be a position; 0 is before the first event.
+
+    Raises:
+        TypeError, ValueError: it is invalid.
+    """
+    return as_count(value, least=0, most=MOST)
 
 
 def as_alias(value: Any) -> str:

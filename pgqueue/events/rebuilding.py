@@ -47,7 +47,7 @@ class Gap(NamedTuple):
     """How far a rebuild is behind its live group.
 
     Attributes:
-        behind: the sum over all partitions, in positions.
+        behind: the sum of all partitions, in positions.
         is_level: whether both have the same partitions at the same positions.
         is_failing: whether an event of the rebuild has failed, and holds its partition.
     """

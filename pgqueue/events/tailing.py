@@ -202,8 +202,8 @@ def tail(
         topics: patterns such as "order.paid", "order.*" or "**". None: all topics.
         where: conditions on payloads: `{"total__gte": 100}`.
         key: the key of the events; "": events without a key. None: any key.
-        predicate: a further condition in SQL over an event `e` (position, topic, key, payload,
-            metadata, created_at) and `s.params`, as subscriptions have it. "": none.
+        predicate: a further condition in SQL, as subscriptions have it. It reads an event `e`
+            (position, topic, key, payload, metadata, created_at) and `s.params`. "": none.
         params: a dict that the predicate reads as `s.params`.
         database: the alias of the queue's database, if not the one of `PGQUEUE`.
 

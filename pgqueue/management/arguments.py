@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from pgqueue.events.consumers import checked_name
 from pgqueue.options.starts import Start, parse_start
+from pgqueue.tasks.options import HEAVIEST
 from pgqueue.values.error_words import shown
 from pgqueue.values.escaping import on_one_line
 from pgqueue.values.names import (
@@ -325,16 +326,20 @@ def named_json(text: str) -> tuple[str, Any]:
 @_kind
 def priority(text: str) -> int:
     """Read the priority of a message."""
-    digits = text.removeprefix("-")
-    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= 3
-    return as_count(int(text) if is_number else text, least=-100, most=100)
+    return as_count(_small_number(text), least=-100, most=100)
 
 
 @_kind
 def weight(text: str) -> int:
     """Read the weight of a message."""
-    is_number = text.isascii() and text.isdecimal() and len(text) <= 3
-    return as_count(int(text) if is_number else text, most=100)
+    return as_count(_small_number(text), most=HEAVIEST)
+
+
+def _small_number(text: str) -> int | str:
+    """Return the number of at most three digits, or the text if it is none."""
+    digits = text.removeprefix("-")
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) <= 3
+    return int(text) if is_number else text
 
 
 @_kind

@@ -204,8 +204,8 @@ class Channel:
             watched: notify `watch()` of each change of its messages.
             urgent_first: messages of priority 50 and more pass over the turns of the channel's
                 keys. The channel must have a policy: only such channels have turns in a table.
-            age_after: a message that has waited for this time, in seconds or as a timedelta, passes
-                over turns, too, as one of priority 50. None: none does. The channel must have a
+            age_after: seconds or a timedelta. A message that has waited for so long passes over
+                turns, too, as one of priority 50. None: none does. The channel must have a
                 policy.
             retention: how long its history is kept: seconds or a timedelta, or a dict of times by
                 outcome. Outcomes that the dict lacks have the setting `RETENTION`. None: all

@@ -8,9 +8,9 @@ from functools import lru_cache
 
 import psycopg
 
-from pgqueue.engine import identity, log, predicates
+from pgqueue.engine import identity, log
 from pgqueue.engine.values import Connection
-from pgqueue.events.reading import is_own
+from pgqueue.events.reading import is_own, meeting
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidSubscription
 from pgqueue.options.filters import Filter, as_regex
@@ -83,8 +83,7 @@ def _in_condition(
     """Return the events that meet a filter's condition in SQL."""
     if wanted.condition is None or not events:
         return events
-    met = predicates.met(connection, wanted.condition, [each.position for each in events])
-    return [each for each in events if each.position in met]
+    return meeting(connection, wanted.condition, events)
 
 
 def fails(connection: Connection, wanted: Filter, events: Sequence[RecordedEvent]) -> bool:

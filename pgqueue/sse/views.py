@@ -60,9 +60,9 @@ def event_stream(
             async; only a sync function may use the ORM. None: every request is refused.
         topics: patterns of the offered topics. None: all topics.
         where: conditions that each event must meet, in addition to the request's conditions.
-        predicate: a further condition in SQL over an event `e` (position, topic, key, payload,
-            metadata, created_at) and `s.params`, as subscriptions have it. "": none. The first
-            request raises InvalidFilter for an invalid one.
+        predicate: a further condition in SQL, as subscriptions have it. It reads an event `e`
+            (position, topic, key, payload, metadata, created_at) and `s.params`. "": none. The
+            first request raises InvalidFilter for an invalid one.
         params: a dict that the predicate reads as `s.params`.
         max_events, max_age: the maximum of missed events for a browser that connects again, and
             their maximum age. With more, it gets the event `pgqueue.reset`.

@@ -22,7 +22,6 @@ MOST_ITEMS = 1000
 """Items of a list after which the message collects no more."""
 MOST_BYTES = 1024 * 1024
 """Bytes of a stored list after which the message collects no more."""
-COLLECT = "collect"
 NAMED = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 

@@ -100,7 +100,7 @@ class Declaration(Generic[P, T]):
                 f"{self.name}: dedupe_for remembers a message after its end, on_conflict="
                 f"{self.on_conflict!r} replaces the message. Choose one."
             )
-        if self.on_conflict == collecting.COLLECT:
+        if self.on_conflict == task_options.COLLECT:
             collecting.parameter_of(self.func, skip_first=self.takes_context)
         try:
             task_options.check_longest_wait(
@@ -155,7 +155,7 @@ class Declaration(Generic[P, T]):
     @property
     def changes_waiting(self) -> bool:
         """Whether a second message with the same dedupe key changes the first, while it waits."""
-        return self.on_conflict in ("replace", collecting.COLLECT)
+        return self.on_conflict in task_options.REPLACING
 
     @property
     def alias(self) -> str:

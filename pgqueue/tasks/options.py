@@ -40,7 +40,10 @@ HEAVIEST = 100
 """The most messages that one message counts for. Claims take a greater weight for this one."""
 AS_CONFIGURED = ""
 """The value of `logs` for a task that names none: the setting RUN_LOGS."""
-CONFLICTS = ("return", "replace", "collect", "raise")
+COLLECT = "collect"
+REPLACING = ("replace", COLLECT)
+"""The values of `on_conflict` that change the message that waits."""
+CONFLICTS = ("return", *REPLACING, "raise")
 LARGEST_BATCH = 1000
 """A worker holds some thousand leases at once: see `worker.fetcher`."""
 TAGS = "tags"
@@ -110,7 +113,7 @@ def check_longest_wait(
     """
     if longest_wait is None:
         return
-    if on_conflict not in ("replace", "collect"):
+    if on_conflict not in REPLACING:
         raise ValueError(
             "longest_wait limits how long a message waits that is replaced again and again: it "
             "needs on_conflict='replace' or 'collect'."
@@ -183,9 +186,9 @@ def _conflict(value: Any, among: Sequence[str] = CONFLICTS) -> str:
 
 
 def _conflict_of_a_message(value: Any) -> str:
-    if value == "collect":
+    if value == COLLECT:
         raise ValueError("only a task has a list of arguments that collects those of others.")
-    return _conflict(value, [each for each in CONFLICTS if each != "collect"])
+    return _conflict(value, [each for each in CONFLICTS if each != COLLECT])
 
 
 def _count(value: Any) -> int | None:

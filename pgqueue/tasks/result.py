@@ -62,8 +62,8 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
         id: its number, as text; '' until it is stored.
         status: a `State` while it lives, an `Outcome` after it has ended.
         enqueued_at: the time at which it was stored, by the database's clock.
-        came_of: the outcome of its enqueue: stored; existing, replaced or collected, if its
-            dedupe_key was taken; dropped, if its channel was full and drops further messages.
+        came_of: the outcome of its enqueue: stored, or existing, replaced or collected, if its
+            dedupe_key was taken. dropped: its channel was full, and drops further messages.
     """
 
     __slots__ = ("_call", "_found", "came_of", "enqueued_at", "id", "status", "task")

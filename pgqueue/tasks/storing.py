@@ -30,9 +30,9 @@ from pgqueue.engine.values import Cursors, Tuples
 from pgqueue.exceptions import BatchTooLarge, DuplicateMessage, InvalidTask
 from pgqueue.states import State
 from pgqueue.tasks import tenants
-from pgqueue.tasks.collecting import COLLECT
 from pgqueue.tasks.current import running_in
 from pgqueue.tasks.declaration import Declaration
+from pgqueue.tasks.options import COLLECT
 from pgqueue.tasks.result import TaskResult
 from pgqueue.values.instants import of_project
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def is_caused_by(error: BaseException | None, *kinds: type[BaseException]) -> bool:
-    """Return whether the error, its cause or its context has one of these types."""
+    """Return whether the error, its cause or its context has a given type."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, kinds):

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from tests.benchmarks.harness import musts, results
 from tests.benchmarks.harness.group import Group
 from tests.benchmarks.harness.musts import MUSTS, Must, Verdict
 from tests.benchmarks.harness.report import Report, Round, repeat
+from tests.benchmarks.harness.session import session
 from tests.eventually import eventually
 from tests.system import is_alive
 
@@ -98,6 +100,15 @@ REPORT = Report(
     },
     measured_at="2026-01-01T00:00:00+00:00",
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def session_ends() -> Iterator[None]:
+    """Close the connection of a report's machine: later tests of this process count sessions."""
+    yield
+    if session.cache_info().currsize:
+        session().close()
+        session.cache_clear()
 
 
 def run(*arguments: str) -> list[dict[str, Any]]:

@@ -80,7 +80,7 @@ class Stage:
         """What all its processes are told from then on."""
         self._producers: list[Process] = []
         self._proxies: list[Proxy] = []
-        self._dead: set[int] = set()
+        self._dead: set[Process] = set()
         self._taken_away: list[tuple[datetime, list[int], list[int]]] = []
         self._has_killed_a_producer = False
         self._next = 1
@@ -315,7 +315,7 @@ class Stage:
     def kill(self, worker: Process) -> None:
         """Kill a worker, for good."""
         worker.kill()
-        self._dead.add(worker.pid)
+        self._dead.add(worker)
         if held := self.ask(HELD, worker.pid):
             self._taken_away.append(held)
 
@@ -340,12 +340,12 @@ class Stage:
 
     def expect_dead(self, worker: Process) -> None:
         """Say that a worker is to be dead by now by what was done to it."""
-        self._dead.add(worker.pid)
+        self._dead.add(worker)
 
     def retire(self, worker: Process) -> None:
         """Ask a worker to stop, for good, and wait until it has."""
         stop([worker])
-        self._dead.add(worker.pid)
+        self._dead.add(worker)
 
     def replace_the_dead(self, **environment: str) -> None:
         """Start a worker for each that has died, as what it runs under does."""
@@ -382,7 +382,7 @@ class Stage:
 
     def living(self) -> list[Process]:
         """Return the workers that nothing was done to that ends them."""
-        return [each for each in self.workers if each.pid not in self._dead]
+        return [each for each in self.workers if each not in self._dead]
 
     def stop_producers(self) -> None:
         """Let them finish what they are at, and enter what they know."""

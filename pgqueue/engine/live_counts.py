@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import plan_without
 from pgqueue.engine.values import Connection, Cursors
 
 SQL = load(__name__)
@@ -175,8 +176,7 @@ def _by_indexes(connection: Connection) -> Iterator[None]:
     """Make the planner use indexes: the statistics of this table are always old."""
     # No row is written; the rollback restores the settings of the caller's transaction.
     with connection.transaction(force_rollback=True):
-        for method in ("seqscan", "bitmapscan", "sort"):
-            connection.execute("SELECT set_config(%s, 'off', true)", [f"enable_{method}"])
+        plan_without(connection, "seqscan", "bitmapscan", "sort")
         yield
 
 

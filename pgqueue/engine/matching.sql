@@ -6,7 +6,7 @@ position > %(after)s AND position <= %(upto)s AND position <> ALL (%(without)s::
 -- No nested loops over materialized rows: the planner does not know their number. A lock is no subscription's fault,
 -- so the statement waits for it less long.
 SELECT set_config('statement_timeout', %(patience)s, true), set_config('lock_timeout', %(lock_patience)s, true),
-       set_config('enable_nestloop', 'off', true)
+       set_config('enable_nestloop', 'off', true), set_config('jit', 'off', true)
 
 -- name: set_back
 SET LOCAL enable_nestloop TO DEFAULT

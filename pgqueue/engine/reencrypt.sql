@@ -4,7 +4,7 @@
 
 -- name: by_index
 -- The statements walk the tables along their ids, for any statistics of the tables.
-SELECT set_config(name, 'off', true) FROM unnest('{enable_seqscan,enable_bitmapscan,enable_sort}'::text[]) AS n (name)
+SELECT set_config(name, 'off', true) FROM unnest('{enable_seqscan,enable_bitmapscan,enable_sort,jit}'::text[]) AS n (name)
 
 -- name: live
 SELECT id, NULL::timestamptz, task,

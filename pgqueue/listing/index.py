@@ -23,6 +23,7 @@ from django.db.models import BooleanField, Func, QuerySet, TextField, Value
 from django.utils.translation import gettext_lazy as _
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
+from pgqueue.database.transactions import plan_without
 from pgqueue.engine import channels
 from pgqueue.values.names import as_text
 from pgqueue.values.readable import reading
@@ -267,8 +268,7 @@ def without(alias: str, *methods: str) -> Iterator[None]:
     """Keep the planner from these methods: after a wrong estimate it would read everything."""
     with transaction.atomic(using=alias):
         with connections[alias].cursor() as cursor:
-            for method in methods:
-                cursor.execute("SELECT set_config(%s, 'off', true)", [f"enable_{method}"])
+            plan_without(cursor, *methods)
         yield
         # Nothing was written. The rollback gives the caller's transaction its settings back.
         transaction.set_rollback(True, using=alias)

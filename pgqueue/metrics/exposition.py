@@ -20,7 +20,10 @@ def of_the_queue(alias: str, *, accept: str) -> tuple[bytes, str]:
         accept: the header Accept of the request.
     """
     with borrow(alias) as connection, connection.transaction(force_rollback=True):
-        connection.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
+        connection.execute(
+            "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)",
+            [PATIENCE],
+        )
         return encoded(Fleet(connection), accept=accept)
 
 

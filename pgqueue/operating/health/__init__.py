@@ -55,7 +55,10 @@ def _made(queue: ExaminedQueue, name: str, check: QueueCheck) -> Check:
     connection = queue.connection
     try:
         with connection.transaction(force_rollback=True):
-            connection.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
+            connection.execute(
+                "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)",
+                [PATIENCE],
+            )
             return Check(name, *check(queue))
     except psycopg.Error as error:
         if connection.closed:

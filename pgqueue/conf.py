@@ -31,6 +31,7 @@ from pgqueue.values.number_checks import as_count, as_duration, as_flag
 
 MONTH = timedelta(days=30)
 MOST_THREADS = 10_000
+MOST_TENANTS = 500
 SHORTEST_TOKEN = 16
 LONGEST_RELEASE = 200
 KEY_BYTES = 32
@@ -123,6 +124,10 @@ class Settings:
     """The import path of a module or an object with the functions `current()` and `enter(tenant)`:
     each message runs in the tenant of its producer. With `all()`, a schedule may have a message for
     each tenant. None: pgqueue knows no tenants.
+    """
+    tenant_metrics: int = 0
+    """The most tenants whose messages and runs the metrics tell apart, 500 at most. The metrics sum
+    up further tenants. 0: there are no metrics by tenant.
     """
     redact: Fields = FIELDS
     """The names of fields whose values the admin, commands, logs and exports do not show: a list
@@ -274,6 +279,7 @@ _BY_NAME: Mapping[str, Callable[[Any], Any]] = {
     "PUBLICATION": as_identifier,
     "BASE_URL": _base_url,
     "TENANT": _tenant,
+    "TENANT_METRICS": partial(as_count, least=0, most=MOST_TENANTS),
     "METRICS_TOKEN": _token,
     "RELEASE": _release,
     "RUN_LOGS": as_level,

@@ -40,6 +40,7 @@ GUIDES: Mapping[str, str] = {
     "run_logs": "[The log lines of a run](guide/observability.md#the-log-lines-of-a-run)",
     "schedules": "[Schedules](guide/schedules.md)",
     "tenant": "[Tenants](guide/tenants.md)",
+    "tenant_metrics": "[Metrics by tenant](guide/tenants.md#metrics-by-tenant)",
     "webhooks": "[Webhooks](guide/webhooks.md)",
 }
 """The page that explains a setting, by the field's name."""

@@ -6,7 +6,7 @@ import os
 import platform
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from time import monotonic
@@ -55,10 +55,17 @@ class PullClient:
         database: the alias of the queue's database.
         channels: the channels to claim from; None: all, also future ones.
         lease: how long each message is leased.
+        tenant_of: see `run_counts.Tally`.
     """
 
     def __init__(
-        self, database: str, *, channels: Sequence[str] | None, limit: int, lease: timedelta
+        self,
+        database: str,
+        *,
+        channels: Sequence[str] | None,
+        limit: int,
+        lease: timedelta,
+        tenant_of: Callable[[Claim], str] | None = None,
     ) -> None:
         options = settings()
         self.database = database
@@ -74,7 +81,7 @@ class PullClient:
             excluded=[],
             lease=lease,
         )
-        self._tally = Tally()
+        self._tally = Tally(tenant_of)
         self._duties = InlineDuties(consumer_duties(), lease=options.lease)
         self._listener = ClaimListener(self._claimer.serves)
         self._taken: deque[Taken] = deque()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import NamedTuple, Protocol
 from uuid import uuid4
@@ -20,6 +20,8 @@ from pgqueue.calls.outcomes import (
 from pgqueue.engine import run_statistics
 from pgqueue.engine.run_statistics import (
     BUCKETS,
+    OTHER,
+    CountKey,
     Counts,
     Pair,
     bucket,
@@ -28,11 +30,12 @@ from pgqueue.engine.values import Claim, Connection
 
 MOST = 1000
 """Pairs of a channel and a task that are counted apart between two heartbeats."""
+MOST_BY_TENANT = 500
+"""Counts between two heartbeats beyond which further tenants of a task are counted together."""
 MOST_TOLD = 500
 """Pairs of a channel and a task that `totals` tells apart."""
 PATIENCE = 1.0
 """Seconds to wait for another thread that stores counts."""
-OTHER = "(other)"
 ORDER: dict[type, int] = {
     Succeeded: 0,
     Retried: 1,
@@ -93,15 +96,20 @@ def _added(counts: Sequence[int], more: Sequence[int]) -> list[int]:
     return [a + b for a, b in zip(counts, more, strict=True)]
 
 
-_SumsByPair = dict[Pair, _Sums]
+_SumsByKey = dict[CountKey, _Sums]
 
 
 class Tally:
-    """Counts runs. Any thread may add: the settler does for a batch, an atomic run for itself."""
+    """Counts runs. Any thread may add: the settler does for a batch, an atomic run for itself.
 
-    def __init__(self) -> None:
-        self._sums: _SumsByPair = {}
-        self._taken: _SumsByPair = {}
+    Args:
+        tenant_of: returns the tenant of a message, or ""; None: runs are not counted by tenant.
+    """
+
+    def __init__(self, tenant_of: Callable[[Claim], str] | None = None) -> None:
+        self._tenant_of = tenant_of
+        self._sums: _SumsByKey = {}
+        self._taken: _SumsByKey = {}
         """The last batch, which may have been stored or not: only the database knows."""
         self._stored: dict[Pair, Counts] = {}
         self._source = uuid4()
@@ -121,12 +129,13 @@ class Tally:
         """Count runs that were handed back before they ended."""
         with self._changing:
             for claim in claims:
-                self._of(claim).released += 1
+                self._of(claim, "").released += 1
 
     def _count(self, run: TimedRun, index: int) -> None:
         # A worker does this for each run, so it takes few steps.
         claim = run.claim
-        sums = self._sums.get((claim.channel, claim.task)) or self._of(claim)
+        tenant = self._tenant_of(claim) if self._tenant_of else ""
+        sums = self._sums.get((claim.channel, claim.task, tenant)) or self._of(claim, tenant)
         waited = run.started - run.claimed
         if claim.run_at < claim.claimed_at:
             waited += (claim.claimed_at - claim.run_at).total_seconds()
@@ -137,11 +146,17 @@ class Tally:
         sums.waits[bucket(waited)] += 1
         sums.runs[bucket(ran)] += 1
 
-    def _of(self, claim: Claim) -> _Sums:
-        pair = claim.channel, claim.task
-        if pair not in self._sums and len(self._sums) >= MOST:
-            pair = OTHER, OTHER
-        return self._sums.setdefault(pair, _Sums())
+    def _of(self, claim: Claim, tenant: str) -> _Sums:
+        return self._sums.setdefault(self._with_room((claim.channel, claim.task, tenant)), _Sums())
+
+    def _with_room(self, key: CountKey) -> CountKey:
+        """Return a key, or the one under which its runs are counted if there are too many."""
+        channel, task, tenant = key
+        if tenant and key not in self._sums and len(self._sums) >= MOST_BY_TENANT:
+            key = channel, task, OTHER
+        if key not in self._sums and len(self._sums) >= MOST:
+            key = OTHER, OTHER, tenant and OTHER
+        return key
 
     def store(self, connection: Connection) -> None:
         """Store the new counts; a batch that failed the last time comes first.
@@ -159,9 +174,9 @@ class Tally:
                 aside = run_statistics.refused(connection)
                 with self._changing:
                     self._taken, self._sums = self._sums, {}
-                    for pair in aside:
-                        if pair in self._taken:
-                            self._sums[pair] = self._taken.pop(pair)
+                    for key in aside:
+                        if key in self._taken:
+                            self._sums[key] = self._taken.pop(key)
                     self._batch += 1
                 if self._taken:
                     self._send(connection)
@@ -183,20 +198,18 @@ class Tally:
         counts = [_counts(*each) for each in self._taken.items()]
         refused = run_statistics.add(connection, counts, source=self._source, batch=self._batch)
         with self._changing:
-            for pair in refused:
-                self._put_back(pair, self._taken.pop(pair))
-            stored = [each for each in counts if (each.channel, each.task) not in refused]
+            for key in refused:
+                self._put_back(key, self._taken.pop(key))
+            stored = [each for each in counts if each.key not in refused]
             add_up(self._stored, stored, most=MOST_TOLD)
             self._taken = {}
 
-    def _put_back(self, pair: Pair, sums: _Sums) -> None:
+    def _put_back(self, key: CountKey, sums: _Sums) -> None:
         """Put counts that the database refused into a later batch."""
-        if pair not in self._sums and len(self._sums) >= MOST:
-            pair = OTHER, OTHER
-        self._sums.setdefault(pair, _Sums()).add(sums)
+        self._sums.setdefault(self._with_room(key), _Sums()).add(sums)
 
     def totals(self) -> list[Counts]:
-        """Return all counts since the beginning, stored or not. They only grow."""
+        """Return all counts since the beginning, stored or not, of all tenants. They only grow."""
         with self._changing:
             found = dict(self._stored)
             for sums in (self._taken, self._sums):
@@ -205,7 +218,7 @@ class Tally:
 
 
 def add_up(counts: dict[Pair, Counts], more: Iterable[Counts], *, most: float = inf) -> None:
-    """Add each count to the one of the same channel and task.
+    """Add each count to the one of the same channel and task, whatever its tenant is.
 
     Args:
         most: how many pairs are counted apart; further pairs are counted together.
@@ -215,15 +228,17 @@ def add_up(counts: dict[Pair, Counts], more: Iterable[Counts], *, most: float = 
         if pair not in counts and len(counts) >= most:
             pair = OTHER, OTHER
             each = each._replace(channel=OTHER, task=OTHER)
+        each = each._replace(tenant="")
         counts[pair] = counts[pair].plus(each) if pair in counts else each
 
 
-def _counts(pair: Pair, sums: _Sums) -> Counts:
-    channel, task = pair
+def _counts(key: CountKey, sums: _Sums) -> Counts:
+    channel, task, tenant = key
     succeeded, failed, dead, deferred, discarded, cancelled = sums.ended
     return Counts(
         channel=channel,
         task=task,
+        tenant=tenant,
         succeeded=succeeded,
         failed=failed,
         dead=dead,

@@ -1,5 +1,6 @@
 from datetime import timedelta
 
+from pgqueue.conf import settings
 from pgqueue.engine import run_statistics
 from pgqueue.engine.values import Connection
 
@@ -20,6 +21,7 @@ class Statistics:
 
     def run(self, connection: Connection) -> timedelta:
         """Do a batch of each."""
-        added, removed = run_statistics.fold(connection), run_statistics.forget(connection)
+        added = run_statistics.fold(connection, tenants=settings().tenant_metrics)
+        removed = run_statistics.forget(connection)
         self.did = {"added": added, "removed": removed}
         return timedelta() if max(added, removed) >= run_statistics.LIMIT else EVERY

@@ -91,6 +91,14 @@ class StateCounts(NamedTuple):
     beyond: frozenset[str] = frozenset()
 
 
+class TenantMessages(NamedTuple):
+    """The live messages of a tenant in one state."""
+
+    tenant: str
+    state: str
+    number: int
+
+
 class KeySeen(NamedTuple):
     """A key, and the numbers of its messages; `waiting` ones are not ready yet."""
 
@@ -277,6 +285,21 @@ def _estimated(connection: Connection, found: Mapping[str, Stats]) -> dict[str, 
         )
         for name, stats in found.items()
     }
+
+
+def by_tenant(connection: Cursors, *, limit: int, other: str) -> list[TenantMessages]:
+    """Return the live messages by tenant and state, the tenants with the most messages first.
+
+    `PAGES` pages of the table are read at most: the counts of a larger table are estimates.
+
+    Args:
+        limit: the most tenants that are counted apart.
+        other: the name under which the messages of further tenants are counted together.
+    """
+    given = {"pages": PAGES, "limit": limit, "other": other}
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["by_tenant"], given)
+        return [TenantMessages(*row) for row in cursor.fetchall()]
 
 
 def by_key(

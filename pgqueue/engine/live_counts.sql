@@ -67,13 +67,41 @@ min(greatest(least(run_at, '9999-12-29 00:00+00'), '0001-01-03 00:00+00'))
 -- name: sample
 -- For each channel and state: the count in some pages of the table, scaled to all its pages.
 SELECT m.channel, m.state, count(*) * greatest(table_size.pages::float8 / %(pages)s, 1)
-FROM (SELECT pg_relation_size('pgqueue_message') / current_setting('block_size')::int AS pages) table_size
+FROM
+-- include: table_size
 CROSS JOIN LATERAL (
     SELECT channel, state
     FROM pgqueue_message
-        TABLESAMPLE SYSTEM (least(100, 100 * %(pages)s / greatest(table_size.pages, 1)::float8)::real)) m
+-- include: some_pages
+    ) m
 WHERE m.channel = ANY (%(channels)s::text[])
 GROUP BY m.channel, m.state, table_size.pages
+
+-- name: table_size
+(SELECT pg_relation_size('pgqueue_message') / current_setting('block_size')::int AS pages) table_size
+
+-- name: some_pages
+TABLESAMPLE SYSTEM (least(100, 100 * %(pages)s / greatest(table_size.pages, 1)::float8)::real)
+
+-- name: by_tenant
+-- As `sample`, by the tenant that the metadata name. The tenants with the most messages are told apart.
+WITH counted AS (
+    SELECT m.tenant, m.state, round(count(*) * greatest(table_size.pages::float8 / %(pages)s, 1))::bigint AS number
+    FROM
+-- include: table_size
+    CROSS JOIN LATERAL (
+        SELECT metadata ->> 'tenant' AS tenant, state
+        FROM pgqueue_message
+-- include: some_pages
+        WHERE jsonb_typeof(metadata -> 'tenant') = 'string') m
+    GROUP BY m.tenant, m.state, table_size.pages
+), ranked AS (
+    SELECT tenant, row_number() OVER (ORDER BY sum(number) DESC, tenant) AS n FROM counted GROUP BY tenant
+)
+SELECT CASE WHEN n <= %(limit)s THEN tenant ELSE %(other)s END AS name, state, sum(number)::bigint
+FROM counted JOIN ranked USING (tenant)
+GROUP BY name, state
+ORDER BY min(n), state
 
 -- name: first_of_each
 -- The age of each channel's oldest ready message in seconds. The first message of each key and priority is

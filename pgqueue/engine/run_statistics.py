@@ -34,6 +34,10 @@ TALLY, ADD = "pgqueue_tally", "tally"
 """The table and the service under which counts are left out."""
 Pair = tuple[str, str]
 """A channel and a task."""
+CountKey = tuple[str, str, str]
+"""A channel, a task, and a tenant or ""."""
+OTHER = "(other)"
+"""The name under which the runs of further tasks, or tenants, are counted together."""
 MINUTES_KEPT = timedelta(days=2)
 HOURS_KEPT = timedelta(days=30)
 MINUTE, HOUR = "minute", "hour"
@@ -77,6 +81,7 @@ class Counts(NamedTuple):
         runs: the histogram of the durations.
         lost: runs whose worker died, or was cut off.
         released: runs that were handed back before they ended.
+        tenant: the tenant of the runs; "": they are not counted by tenant.
     """
 
     channel: str
@@ -93,6 +98,7 @@ class Counts(NamedTuple):
     runs: Sequence[int]
     lost: int = 0
     released: int = 0
+    tenant: str = ""
 
     def plus(self, other: Counts) -> Counts:
         """Return the sum with other counts of the same task in the same channel."""
@@ -101,6 +107,11 @@ class Counts(NamedTuple):
             waits=[a + b for a, b in zip(self.waits, other.waits, strict=True)],
             runs=[a + b for a, b in zip(self.runs, other.runs, strict=True)],
         )
+
+    @property
+    def key(self) -> CountKey:
+        """The channel, the task and the tenant of the runs."""
+        return self.channel, self.task, self.tenant
 
     @property
     def total(self) -> int:
@@ -116,6 +127,18 @@ class Counts(NamedTuple):
     def failure_rate(self) -> float:
         """The share of runs that raised, from 0 to 1."""
         return self.raised / self.total if self.total else 0.0
+
+
+class TenantCounts(NamedTuple):
+    """The outcomes of the runs of one tenant, or of several tenants together (`OTHER`)."""
+
+    tenant: str
+    succeeded: int
+    failed: int
+    dead: int
+    deferred: int
+    discarded: int
+    cancelled: int
 
 
 class PeriodCounts(NamedTuple):
@@ -174,7 +197,7 @@ def quantile(histogram: Sequence[int], share: float) -> float | None:
 
 def add(
     connection: Connection, counted: Collection[Counts], *, source: UUID, batch: int
-) -> list[Pair]:
+) -> list[CountKey]:
     """Store a worker's new counts, only once for any number of calls with the same batch.
 
     Args:
@@ -183,7 +206,7 @@ def add(
         batch: a number that grows with each batch of this source.
 
     Returns:
-        The channels and tasks whose counts the database refuses, for example by a trigger. Their
+        The keys of the counts that the database refuses, for example by a trigger. Their
         counts are not stored; all others are.
     """
     try:
@@ -198,16 +221,16 @@ def add(
 
 def _add_others(
     connection: Connection, counted: Collection[Counts], source: UUID, batch: int, error: Exception
-) -> list[Pair]:
+) -> list[CountKey]:
     """Find the counts that make a batch fail, and store the others."""
-    of = {(each.channel, each.task): each for each in counted}
-    known = [pair for pair in refused(connection) if pair in of]
+    of = {each.key: each for each in counted}
+    known = [key for key in refused(connection) if key in of]
 
-    def attempt(pairs: Sequence[Pair]) -> None:
-        _add(connection, [of[pair] for pair in pairs], source, batch)
+    def attempt(keys: Sequence[CountKey]) -> None:
+        _add(connection, [of[key] for key in keys], source, batch)
 
     with in_short(connection):
-        items = [pair for pair in of if pair not in known]
+        items = [key for key in of if key not in known]
         found = search(
             connection,
             TALLY,
@@ -215,16 +238,16 @@ def _add_others(
             attempt,
             what=ADD,
             error=error,
-            row=lambda pair: shown(*pair),
+            row=lambda key: shown(*filter(None, key)),
         )
         if not (found or known):
             raise error
-        attempt([pair for pair in items if pair not in found])
+        attempt([key for key in items if key not in found])
     return known + found
 
 
-def refused(connection: Connection) -> list[Pair]:
-    """Return the channels and tasks whose counts were refused in the last minute."""
+def refused(connection: Connection) -> list[CountKey]:
+    """Return the keys of the counts that were refused in the last minute."""
     return left_out(connection, ADD, TALLY)
 
 
@@ -240,6 +263,7 @@ def _add(connection: Connection, counted: Collection[Counts], source: UUID, batc
             "batch": batch,
             "channels": columns["channel"],
             "tasks": columns["task"],
+            "tenants": columns["tenant"],
             "waits": [_text(each) for each in columns["waits"]],
             "runs": [_text(each) for each in columns["runs"]],
         },
@@ -252,11 +276,17 @@ def leave(connection: Cursors, source: UUID) -> None:
         cursor.execute(SQL["leave"], {"source": source})
 
 
-def fold(connection: Connection) -> int:
-    """Sum up the counts that workers have stored, `LIMIT` rows at most; return their number."""
+def fold(connection: Connection, *, tenants: int = 0) -> int:
+    """Sum up the counts that workers have stored, `LIMIT` rows at most; return their number.
+
+    Args:
+        tenants: the most tenants that have totals of their own. The runs of further tenants are
+            counted together, as the tenant `OTHER`. 0: nothing is added up by tenant.
+    """
 
     def some(part: Part) -> int:
-        return _count(connection, "fold", {**part._asdict(), "limit": LIMIT})
+        given = {**part._asdict(), "limit": LIMIT, "tenants": tenants, "other": OTHER}
+        return _count(connection, "fold", given)
 
     return sum(apart(connection, "pgqueue_tally", some, what="statistics"))
 
@@ -278,6 +308,7 @@ def forget(connection: Connection) -> int:
             ("pgqueue_statistic", "forget", "over", of_hours),
             ("pgqueue_tally_batch", "forget_sources", "sources_over", of_minutes),
             ("pgqueue_total", "forget_totals", "totals_over", of_hours),
+            ("pgqueue_tenant_total", "forget_tenants", "tenants_over", of_hours),
         )
     )
 
@@ -285,6 +316,14 @@ def forget(connection: Connection) -> int:
 def totals(connection: Cursors) -> list[Counts]:
     """Return the counts of all runs so far, by channel and task. They only grow."""
     return [Counts(*row) for row in _rows(connection, "totals", {})]
+
+
+def tenant_totals(connection: Cursors) -> list[TenantCounts]:
+    """Return the counts of all runs so far by tenant. They only grow.
+
+    A new tenant is returned when its first counts were summed up.
+    """
+    return [TenantCounts(*row) for row in _rows(connection, "tenant_totals", {})]
 
 
 def over_time(

@@ -10,15 +10,16 @@ WITH new AS (
     ON CONFLICT (source) DO UPDATE SET number = excluded.number, at = excluded.at WHERE t.number < excluded.number
     RETURNING true
 )
-INSERT INTO pgqueue_tally (at, channel, task,
+INSERT INTO pgqueue_tally (at, channel, task, tenant,
 -- include: counted
 )
-SELECT statement_timestamp(), channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran,
+SELECT statement_timestamp(), channel, task, tenant, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran,
        waits::bigint[], runs::bigint[], lost, released
-FROM unnest(%(channels)s::text[], %(tasks)s::text[], %(succeeded)s::bigint[], %(failed)s::bigint[], %(dead)s::bigint[],
+FROM unnest(%(channels)s::text[], %(tasks)s::text[], %(tenants)s::text[], %(succeeded)s::bigint[], %(failed)s::bigint[], %(dead)s::bigint[],
             %(deferred)s::bigint[], %(discarded)s::bigint[], %(cancelled)s::bigint[], %(waited)s::float8[],
             %(ran)s::float8[], %(waits)s::text[], %(runs)s::text[], %(lost)s::bigint[], %(released)s::bigint[])
-    AS t (channel, task, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs, lost, released)
+    AS t (channel, task, tenant, succeeded, failed, dead, deferred, discarded, cancelled, waited, ran, waits, runs, lost,
+          released)
 WHERE EXISTS (SELECT FROM new)
 
 -- name: leave
@@ -26,13 +27,17 @@ DELETE FROM pgqueue_tally_batch WHERE source = %(source)s
 
 -- name: sums
 -- The sum of each column over several rows.
-sum(succeeded)::bigint AS succeeded, sum(failed)::bigint AS failed, sum(dead)::bigint AS dead,
-sum(deferred)::bigint AS deferred, sum(discarded)::bigint AS discarded, sum(cancelled)::bigint AS cancelled,
+-- include: outcomes
+,
 sum(waited) AS waited, sum(ran) AS ran,
 -- include: buckets_of_waits
 AS waits,
 -- include: buckets_of_runs
 AS runs, sum(lost)::bigint AS lost, sum(released)::bigint AS released
+
+-- name: outcomes
+sum(succeeded)::bigint AS succeeded, sum(failed)::bigint AS failed, sum(dead)::bigint AS dead,
+sum(deferred)::bigint AS deferred, sum(discarded)::bigint AS discarded, sum(cancelled)::bigint AS cancelled
 
 -- name: buckets_of_waits
 -- Written out: to unnest the arrays and to put them together again takes ten times as long.
@@ -96,6 +101,34 @@ WITH gone AS MATERIALIZED (
     GROUP BY channel, task
     ON CONFLICT (channel, task) DO UPDATE SET counted_at = greatest(t.counted_at, excluded.counted_at),
 -- include: both
+), known AS MATERIALIZED (
+    SELECT tenant FROM pgqueue_tenant_total
+), named AS (
+    -- A tenant keeps its own total once it has one: else the total of the others could fall.
+    SELECT tenant, CASE WHEN is_known OR n <= room THEN tenant ELSE %(other)s END AS name
+    FROM (
+        SELECT tenant, is_known, row_number() OVER (PARTITION BY is_known ORDER BY tenant) AS n,
+               %(tenants)s - (SELECT count(*) FROM known WHERE tenant <> %(other)s) AS room
+        FROM (
+            SELECT DISTINCT tenant, tenant = %(other)s OR tenant IN (SELECT tenant FROM known) AS is_known
+            FROM gone
+            WHERE tenant <> '' AND %(tenants)s > 0) seen) numbered
+), tenants AS (
+    INSERT INTO pgqueue_tenant_total AS t (tenant, counted_at, succeeded, failed, dead, deferred, discarded, cancelled)
+    SELECT n.name, max(g.at),
+-- include: outcomes
+    FROM gone g JOIN named n USING (tenant)
+    GROUP BY n.name
+    HAVING sum(succeeded + failed + dead + deferred + discarded + cancelled) > 0
+    ORDER BY n.name
+    ON CONFLICT (tenant) DO UPDATE SET
+        counted_at = greatest(t.counted_at, excluded.counted_at),
+        succeeded = t.succeeded + excluded.succeeded,
+        failed = t.failed + excluded.failed,
+        dead = t.dead + excluded.dead,
+        deferred = t.deferred + excluded.deferred,
+        discarded = t.discarded + excluded.discarded,
+        cancelled = t.cancelled + excluded.cancelled
 )
 SELECT count(*) FROM gone
 
@@ -139,6 +172,30 @@ WHERE counted_at <
 -- include: retained_at
       - %(kept)s::interval
 FOR UPDATE SKIP LOCKED
+
+-- name: forget_tenants
+DELETE FROM pgqueue_tenant_total WHERE counted_at <
+-- include: retained_at
+      - %(kept)s::interval
+
+-- name: tenants_over
+SELECT ctid::text, tenant FROM pgqueue_tenant_total
+WHERE counted_at <
+-- include: retained_at
+      - %(kept)s::interval
+FOR UPDATE SKIP LOCKED
+
+-- name: tenant_totals
+-- The fold decides which new tenants are counted together. So counts of a tenant without a total wait for it.
+SELECT tenant,
+-- include: outcomes
+FROM (
+    SELECT tenant, succeeded, failed, dead, deferred, discarded, cancelled FROM pgqueue_tenant_total
+    UNION ALL
+    SELECT y.tenant, y.succeeded, y.failed, y.dead, y.deferred, y.discarded, y.cancelled
+    FROM pgqueue_tally y JOIN pgqueue_tenant_total USING (tenant)) everything
+GROUP BY tenant
+ORDER BY tenant
 
 -- name: totals
 -- The totals, with the counts that are not summed up yet.

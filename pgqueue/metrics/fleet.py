@@ -6,12 +6,12 @@ Their number is bounded: at most `LIMIT` channels, tasks, groups and so on have 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import psycopg
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pgqueue.conf import settings
@@ -22,7 +22,8 @@ from pgqueue.engine import (
     run_statistics,
     steps,
 )
-from pgqueue.engine.live_counts import BOUND, Stats, measure_all
+from pgqueue.engine.live_counts import BOUND, Stats, by_tenant, measure_all
+from pgqueue.engine.run_statistics import OTHER
 from pgqueue.engine.values import Connection
 from pgqueue.metrics import runs
 
@@ -136,6 +137,31 @@ def _runs(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     found = run_statistics.totals(connection)
     left_out["runs"] = max(0, len(found) - LIMIT)
     yield from runs.families(found, prefix="pgqueue", limit=LIMIT)
+
+
+def _tenants(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    live = GaugeMetricFamily(
+        "pgqueue_tenant_messages",
+        "Live messages by tenant. In a table of more than 1000 pages, the number is an estimate.",
+        labels=["tenant", "state"],
+    )
+    ended = CounterMetricFamily(
+        "pgqueue_tenant_runs",
+        "Runs that have ended, by tenant. Failed ones are retried, dead ones are not.",
+        labels=["tenant", "outcome"],
+    )
+    options = settings()
+    if options.tenant is not None and options.tenant_metrics:
+        found: dict[str, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
+        for each in by_tenant(connection, limit=options.tenant_metrics, other=OTHER):
+            found[each.tenant][each.state] = each.number
+        for name, numbers in found.items():
+            for state, number in numbers.items():
+                live.add_metric([name, state], number)
+        for counts in run_statistics.tenant_totals(connection):
+            for outcome, number in list(counts._asdict().items())[1:]:
+                ended.add_metric([counts.tenant, outcome], number)
+    yield from (live, ended)
 
 
 def _duties(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
@@ -295,6 +321,7 @@ PARTS: Mapping[str, Part] = {
     "messages": _messages,
     "workers": _workers,
     "runs": _runs,
+    "tenants": _tenants,
     "duties": _duties,
     "partitions": _partitions,
     "notifications": _notifications,

@@ -18,7 +18,14 @@ from pgqueue.models.message import Dedupe, History, Message
 from pgqueue.models.operation import Backfill, Export, Operation, Purged
 from pgqueue.models.run_log import RunLog
 from pgqueue.models.schedule import Schedule
-from pgqueue.models.statistics import Overview, Statistic, Tally, TallyBatch, Total
+from pgqueue.models.statistics import (
+    Overview,
+    Statistic,
+    Tally,
+    TallyBatch,
+    TenantTotal,
+    Total,
+)
 from pgqueue.models.step import EventWait, Step, StoredSignal
 from pgqueue.models.subscription import Subscription
 from pgqueue.models.task_pause import TaskPause
@@ -62,6 +69,7 @@ __all__ = [
     "Tally",
     "TallyBatch",
     "TaskPause",
+    "TenantTotal",
     "Total",
     "Waiter",
     "Webhook",

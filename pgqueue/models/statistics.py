@@ -36,6 +36,9 @@ class Tally(Counted):
 
     id = models.BigAutoField(primary_key=True)
     at = InstantField()
+    tenant = models.TextField(
+        db_collation="C", db_default="", help_text="Empty without TENANT_METRICS."
+    )
 
     class Meta:
         db_table = "pgqueue_tally"
@@ -87,6 +90,26 @@ class Total(Counted):
 
     def __str__(self) -> str:
         return f"{self.channel}, {self.task}"
+
+
+class TenantTotal(models.Model):
+    """The outcomes of all runs of one tenant so far, for TENANT_METRICS: the counts only grow."""
+
+    tenant = models.TextField(primary_key=True, db_collation="C")
+    counted_at = InstantField(help_text="The last time that something was added.")
+    succeeded = models.BigIntegerField()
+    failed = models.BigIntegerField()
+    dead = models.BigIntegerField()
+    deferred = models.BigIntegerField()
+    discarded = models.BigIntegerField()
+    cancelled = models.BigIntegerField()
+
+    class Meta:
+        db_table = "pgqueue_tenant_total"
+        default_permissions = ()
+
+    def __str__(self) -> str:
+        return self.tenant
 
 
 class Overview(Worker):

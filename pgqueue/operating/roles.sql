@@ -52,6 +52,7 @@ BEGIN
             ('signal',      '',       'arwd', 'arw',    'r'),
             ('task_pause',  '',       'arwd', 'rd',     'r'),
             ('run_log',     '',       'arwd', 'r',      'r'),
+            ('tenant_total', '',      'arwd', 'r',      'r'),
             ('event_wait',  '',       'arwd', 'rd',     'r'),
             ('lock',        '',       'rw',   '',       'r'),
             ('lane',        '',       'arwd', 'r',      'r'),

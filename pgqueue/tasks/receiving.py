@@ -17,6 +17,7 @@ from typing import Literal
 from pgqueue.claiming.consumer import PullClient, Taken
 from pgqueue.conf import settings
 from pgqueue.exceptions import ReceiverClosed
+from pgqueue.tasks import tenants
 from pgqueue.tasks.delivery import Delivery
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.number_checks import as_timedelta
@@ -221,7 +222,11 @@ def _consumer(
     if leased <= timedelta():
         raise ValueError(f"lease={lease!r}: it must be longer than 0 seconds.")
     return PullClient(
-        database or settings().database, channels=channels or None, limit=limit, lease=leased
+        database or settings().database,
+        channels=channels or None,
+        limit=limit,
+        lease=leased,
+        tenant_of=tenants.counted_for(),
     )
 
 

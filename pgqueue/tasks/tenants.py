@@ -129,6 +129,19 @@ def may_have(claim: Claim) -> bool:
     )
 
 
+def counted_for() -> Callable[[Claim], str] | None:
+    """Return the function by which runs are counted by tenant; None: they are not."""
+    options = settings()
+    return None if options.tenant is None or not options.tenant_metrics else _counted_tenant
+
+
+def _counted_tenant(claim: Claim) -> str:
+    try:
+        return tenant_of(claim) or ""
+    except InvalidTenant:
+        return ""
+
+
 def tenant_of(claim: Claim) -> str | None:
     """Return the tenant of a message; None: it has none.
 

@@ -23,6 +23,7 @@ logger = logger_of("pgqueue")
 
 UNITS: Mapping[str, str] = {
     "messages": "{message}",
+    "tenant_messages": "{message}",
     "oldest_ready_age_seconds": "s",
     "channel_paused": "1",
     "workers": "{process}",
@@ -49,6 +50,8 @@ UNITS: Mapping[str, str] = {
     "scrape_left_out": "1",
 }
 """The gauges of `metrics.fleet`, without the prefix of their names."""
+COUNTERS: Mapping[str, str] = {"tenant_runs": "{run}"}
+"""The counters of `metrics.fleet` that no instrument of a process counts, likewise."""
 FRESH = 1.0
 """Seconds for which the read figures hold. One collection asks all gauges within this time."""
 
@@ -88,6 +91,12 @@ def observe_queue(
         meter.create_observable_gauge(
             f"pgqueue.{name.removesuffix('_seconds').removesuffix('_bytes')}",
             callbacks=[figures.teller_of(f"pgqueue_{name}")],
+            unit=unit,
+        )
+    for name, unit in COUNTERS.items():
+        meter.create_observable_counter(
+            f"pgqueue.{name}",
+            callbacks=[figures.teller_of(f"pgqueue_{name}_total")],
             unit=unit,
         )
 

@@ -18,7 +18,7 @@ from pgqueue.duties.all import all_duties
 from pgqueue.duties.service import Duties
 from pgqueue.engine.workers import WorkerInfo, versions
 from pgqueue.events import subscribing
-from pgqueue.tasks import scheduling
+from pgqueue.tasks import scheduling, tenants
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.leases import Leases
 from pgqueue.worker.main_session import MainSession
@@ -75,7 +75,7 @@ class Shared:
         return cls(
             config=config,
             leases=Leases(),
-            tally=Tally(),
+            tally=Tally(tenants.counted_for()),
             registration=Registration(
                 _info(config, told), notify_for=2 * settings().heartbeat, ids=ids
             ),

@@ -77,6 +77,37 @@ def test_runs_are_counted_by_their_ends_their_waits_and_what_they_took(
     assert stored(tally, monkeypatch) == []
 
 
+def test_runs_are_counted_by_tenant_and_together_for_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tally = Tally(lambda claim: claim.task.partition(" ")[2])
+    tally.add([(ended("t north"), SUCCEEDED), (ended("t north"), SUCCEEDED), (ended(), SUCCEEDED)])
+
+    counts = {each.key: each.succeeded for each in stored(tally, monkeypatch)}
+
+    assert counts == {("c", "t north", "north"): 2, ("c", "t", ""): 1}
+    assert {each.key for each in tally.totals()} == {("c", "t north", ""), ("c", "t", "")}
+
+
+def test_further_tenants_of_a_task_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BY_TENANT", 2)
+    monkeypatch.setattr(module, "MOST", 4)
+    names = iter("abcda")
+    tally = Tally(lambda claim: next(names))
+    tally.add([(ended(), SUCCEEDED)] * 5)
+    tally.add_released([ended("u").claim, ended("v").claim])
+
+    counts = {each.key: (each.succeeded, each.released) for each in stored(tally, monkeypatch)}
+
+    assert counts == {
+        ("c", "t", "a"): (2, 0),
+        ("c", "t", "b"): (1, 0),
+        ("c", "t", OTHER): (2, 0),
+        ("c", "u", ""): (0, 1),
+        (OTHER, OTHER, ""): (0, 1),
+    }
+
+
 def test_threads_lose_nothing_of_what_they_count_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tally = Tally()
 

@@ -20,7 +20,7 @@ TABLES = (
     *("policy", "lane", "gate", "bell", "waiter", "dedupe"),
     *("purged", "schedule", "log_floor", "export", "staged", "write", "backfill"),
     *("event_inbox", "event", "reader", "group", "cursor", "webhook", "subscription"),
-    *("tally", "tally_batch", "statistic", "total"),
+    *("tally", "tally_batch", "statistic", "total", "tenant_total"),
     *("flow", "dependency", "blocked", "failed_member", "operation"),
     *("step", "signal", "event_wait", "run_log", "append_lock", "task_pause"),
 )

@@ -99,6 +99,11 @@ SETTINGS = {
         "autovacuum_vacuum_scale_factor=0",
         "autovacuum_vacuum_threshold=1000",
     ],
+    "tenant_total": [
+        "fillfactor=50",
+        "autovacuum_vacuum_scale_factor=0",
+        "autovacuum_vacuum_threshold=1000",
+    ],
     "statistic": ["fillfactor=70"],
     "subscription": [
         "fillfactor=70",

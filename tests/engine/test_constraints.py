@@ -273,10 +273,16 @@ RULES: dict[str, Rule] = {
     "subscription_times": times("created_at expires_at seen_at"),
     "tally_arrays": in_two_rows(),
     "tally_numbers": sums(10**12, "e19"),
+    "tally_names": texts("tenant", 1000),
     "tally_times": times("at"),
     "tally_batch_numbers": between("number", 0, MOST),
     "tally_batch_times": times("at"),
     "task_pause_times": times("until"),
+    "tenant_total_names": texts("tenant", 1000, least=1),
+    "tenant_total_numbers": between(
+        "succeeded failed dead deferred discarded cancelled", 0, 10**18
+    ),
+    "tenant_total_times": times("counted_at"),
     "total_arrays": in_two_rows(),
     "total_numbers": sums(10**18, "e25"),
     "total_times": times("counted_at"),

@@ -16,6 +16,7 @@ from pgqueue.engine.run_statistics import (
     BUCKETS,
     HOUR,
     MINUTE,
+    OTHER,
     Counts,
 )
 from pgqueue.models import Statistic, Tally, TallyBatch, Total
@@ -51,6 +52,66 @@ def _waiting(pids: list[int]) -> int:
 
 def age(connection: Connection, by: timedelta) -> None:
     connection.execute("UPDATE pgqueue_tally SET at = at - %s", [by])
+
+
+class TestTenants:
+    def of(self, tenant: str, succeeded: int = 1) -> Counts:
+        return counted(succeeded=succeeded)._replace(tenant=tenant)
+
+    def told(self, connection: Connection) -> dict[str, int]:
+        return {each.tenant: each.succeeded for each in run_statistics.tenant_totals(connection)}
+
+    def test_are_added_up_beside_the_totals_of_all(self, connection: Connection) -> None:
+        add(connection, [self.of("north", 2), self.of("south", 3), counted(succeeded=4)])
+        add(connection, [counted(task="other", failed=5)._replace(tenant="north")])
+
+        run_statistics.fold(connection, tenants=9)
+
+        [north, south] = run_statistics.tenant_totals(connection)
+        assert (north.tenant, north.succeeded, north.failed) == ("north", 2, 5)
+        assert (south.tenant, south.succeeded, south.failed) == ("south", 3, 0)
+        assert [each.succeeded for each in run_statistics.totals(connection)] == [0, 9]
+
+    def test_beyond_the_limit_are_counted_together(self, connection: Connection) -> None:
+        add(connection, [self.of(name) for name in ("a", "b", "c", "d")])
+        run_statistics.fold(connection, tenants=2)
+        add(connection, [self.of(name, 10) for name in ("0", "b", "d", OTHER)])
+        run_statistics.fold(connection, tenants=2)
+
+        assert self.told(connection) == {"a": 1, "b": 11, OTHER: 32}
+
+    def test_never_have_fewer_runs_while_they_are_added_up(self, connection: Connection) -> None:
+        seen: dict[str, int] = {}
+        for name in ("d", "c", "b", "a"):
+            add(connection, [self.of(name), self.of("d")])
+            for fold in (False, True):
+                if fold:
+                    run_statistics.fold(connection, tenants=2)
+                now = self.told(connection)
+                assert all(now.get(each, 0) >= number for each, number in seen.items())
+                seen = now
+
+        assert seen == {"c": 1, "d": 5, OTHER: 2}
+
+    def test_are_not_counted_without_a_limit(self, connection: Connection) -> None:
+        add(connection, [self.of("north")])
+
+        run_statistics.fold(connection)
+
+        assert self.told(connection) == {}
+        assert [each.succeeded for each in run_statistics.totals(connection)] == [1]
+
+    def test_are_forgotten_after_thirty_days_without_a_run(self, connection: Connection) -> None:
+        add(connection, [self.of("north"), self.of("south")])
+        run_statistics.fold(connection, tenants=9)
+        connection.execute(
+            "UPDATE pgqueue_tenant_total SET counted_at = counted_at - %s WHERE tenant = 'north'",
+            [31 * DAY],
+        )
+
+        run_statistics.forget(connection)
+
+        assert self.told(connection) == {"south": 1}
 
 
 class TestABucket:

@@ -313,7 +313,9 @@ class TestAScrape:
         assert types["pgqueue_wait_seconds"] == types["pgqueue_run_seconds"] == "histogram"
         assert all(family.documentation for family in families())
         rest = {name for name, kind in types.items() if kind == "gauge"}
-        assert rest | {"pgqueue_runs", "pgqueue_wait_seconds", "pgqueue_run_seconds"} == set(types)
+        counters = {"pgqueue_runs", "pgqueue_tenant_runs"}
+        histograms = {"pgqueue_wait_seconds", "pgqueue_run_seconds"}
+        assert rest | counters | histograms == set(types)
 
 
 def _failing(connection: psycopg.Connection[Any], left_out: Any) -> Any:

@@ -110,6 +110,20 @@ class TestGauges:
 
         assert {f"pgqueue_{name}" for name in gauges.UNITS} == {each.name for each in families}
 
+    def test_tell_tenants(self, measured: Metrics, connection: Connection, settings: Any) -> None:
+        options = {"TENANT": "tests.tasks.test_tenants.functions", "TENANT_METRICS": 9}
+        settings.PGQUEUE = {**settings.PGQUEUE, **options}
+        enqueue(connection, 3, metadata='{"tenant": "north"}')
+        connection.execute(
+            "INSERT INTO pgqueue_tenant_total VALUES ('north', now(), 5, 0, 0, 0, 0, 0)"
+        )
+
+        live = measured.values("pgqueue.tenant_messages", "tenant", "state")
+        ended = measured.values("pgqueue.tenant_runs", "tenant", "outcome")
+
+        assert live["north", "ready"] == 3
+        assert ended["north", "succeeded"] == 5
+
     def test_tell_depth_and_age(self, measured: Metrics, connection: Connection) -> None:
         enqueue(connection, 3, channel="mail")
         bury(connection, 2, channel="images")

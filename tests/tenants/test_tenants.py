@@ -120,7 +120,7 @@ def project(made: Project) -> Iterator[Project]:
     with psycopg.connect(**made.server, autocommit=True) as session:
         session.execute(
             "TRUNCATE north.notes_note, south.notes_note, pgqueue_message, pgqueue_history, "
-            "pgqueue_schedule CASCADE"
+            "pgqueue_schedule, pgqueue_tally, pgqueue_tenant_total CASCADE"
         )
 
 
@@ -237,6 +237,25 @@ def test_a_rerun_keeps_its_tenant(project: Project) -> None:
     project.work()
 
     assert project.notes("north") == ["x", "x"]
+
+
+def test_metrics_tell_the_messages_and_runs_of_each_tenant(project: Project) -> None:
+    project.shell(
+        "with inside('north'):\n"
+        "    note.enqueue_many([('x',), ('y',)])\n"
+        "with inside('south'):\n"
+        "    note.using(run_after=3600).enqueue('z')"
+    )
+    project.work()
+    project.manage("pgqueue_maintain")
+
+    said = project.shell(
+        "from pgqueue.metrics.exposition import of_the_queue\n"
+        "print(of_the_queue('default', accept='')[0].decode())"
+    )
+
+    assert 'pgqueue_tenant_messages{state="scheduled",tenant="south"} 1.0' in said
+    assert 'pgqueue_tenant_runs_total{outcome="succeeded",tenant="north"} 2.0' in said
 
 
 def test_run_all_runs_each_message_in_its_tenant(project: Project) -> None:

@@ -12,4 +12,8 @@ SHARED_APPS = ["django_tenants", "tests.tenants.customers", *OF_ALL]
 INSTALLED_APPS = [*SHARED_APPS, *TENANT_APPS]
 TENANT_MODEL = "customers.Customer"
 TENANT_DOMAIN_MODEL = "customers.Domain"
-PGQUEUE = {"TENANT": "pgqueue.compat.django_tenants", "MAX_ATTEMPTS": 1}
+PGQUEUE = {
+    "TENANT": "pgqueue.compat.django_tenants",
+    "TENANT_METRICS": 9,
+    "MAX_ATTEMPTS": 1,
+}

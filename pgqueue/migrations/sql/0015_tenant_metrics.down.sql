@@ -1,0 +1,1 @@
+ALTER TABLE pgqueue_tally DROP CONSTRAINT pgqueue_tally_names;

@@ -12,6 +12,7 @@ from django.utils.connection import ConnectionDoesNotExist
 from django.utils.module_loading import autodiscover_modules
 
 from pgqueue.conf import settings
+from pgqueue.engine import search_index
 from pgqueue.exceptions import InvalidSchedule, InvalidTask
 from pgqueue.tasks import encryption, registry, scheduling, tenants
 from pgqueue.values.names import AT_START
@@ -137,13 +138,25 @@ def check_server(
         return []  # the code that needs it will raise
     version = connection.connection.info.server_version // 10000
     if version >= OLDEST:
-        return _check_wal(connection)
+        return _check_wal(connection) + _check_search(connection)
     return [
         Error(
             f"The queue's database {connection.alias!r} is PostgreSQL {version}.",
             hint=f"pgqueue needs PostgreSQL {OLDEST} or newer.",
             id="pgqueue.E004",
         )
+    ]
+
+
+def _check_search(connection: Any) -> list[CheckMessage]:
+    """Report a search index that PostgreSQL does not use, since it is incomplete."""
+    return [
+        Warning(
+            f"The index {name} is incomplete, so searches do not use it.",
+            hint="Run the migration with IndexSearch() again, or reverse it.",
+            id="pgqueue.W002",
+        )
+        for name in search_index.invalid(connection)
     ]
 
 

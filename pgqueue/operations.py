@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from django.db import Error, router, transaction
@@ -18,7 +19,7 @@ from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ProjectState
 from psycopg.sql import Composable
 
-from pgqueue.engine import log, tracking
+from pgqueue.engine import log, search_index, tracking
 from pgqueue.engine.tracking import OWN, TABLES, Definition, TrackedTable
 from pgqueue.events.tables import parts_of, parts_of_model, quoted, topic_of
 from pgqueue.exceptions import InvalidEvent, InvalidTracking
@@ -27,7 +28,7 @@ from pgqueue.values.error_words import checked_option, hint
 from pgqueue.values.names import as_text
 from pgqueue.values.number_checks import as_flag
 
-__all__ = ["IndexKeys", "IndexTrail", "TrackTable", "UntrackTable"]
+__all__ = ["IndexKeys", "IndexSearch", "IndexTrail", "TrackTable", "UntrackTable"]
 
 NEEDED = ("pgqueue", "0005_tracking")
 """The migration that makes what the triggers call."""
@@ -286,6 +287,58 @@ class IndexKeys(RunSQL):
     def describe(self) -> str:
         """Return the description that commands print."""
         return "Index the log by keys"
+
+
+class IndexSearch(Operation):
+    """Have searches for arguments, metadata and tags look through all messages, live and ended.
+
+    In a migration with `atomic = False`, messages are stored and run while PostgreSQL makes the
+    index. Otherwise they wait until the end of the migration. An interrupted migration goes on when
+    it is run again. See docs/guide/admin.md.
+    """
+
+    reversible = True
+    reduces_to_sql = False
+    category = OperationCategory.ADDITION
+
+    def state_forwards(self, app_label: str, state: ProjectState) -> None:
+        """Change nothing: models don't know of it."""
+
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        """Make the index."""
+        _index(app_label, schema_editor, search_index.make_index)
+
+    def database_backwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        """Drop the index."""
+        _index(app_label, schema_editor, search_index.drop_index)
+
+    def describe(self) -> str:
+        """Return the description that commands print."""
+        return "Index messages by arguments, metadata and tags"
+
+    @property
+    def migration_name_fragment(self) -> str:
+        """The default name of a migration with this operation."""
+        return "index_search"
+
+
+def _index(app_label: str, editor: BaseDatabaseSchemaEditor, change: Any) -> None:
+    connection = editor.connection
+    if router.allow_migrate(connection.alias, app_label):
+        is_alone = not connection.in_atomic_block
+        change(connection, partial(editor.execute, params=None), concurrently=is_alone)
 
 
 def _run(editor: BaseDatabaseSchemaEditor, statements: Iterable[Composable]) -> None:

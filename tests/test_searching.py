@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -16,7 +18,15 @@ from pgqueue.operating import bulk, searching
 from pgqueue.values.searches import MOST_BYTES, parsed
 from tests import encrypted_jobs, jobs
 from tests.factories import Connection, bury, enqueue, insert
+from tests.indexing import indexed_for_search
 from tests.management.calling import call
+
+
+@pytest.fixture(params=[False, True], ids=["without an index", "with an index"])
+def _index(request: pytest.FixtureRequest, transactional_db: None) -> Iterator[None]:
+    """Messages have the index of IndexSearch, or not: a search means the same."""
+    with indexed_for_search() if request.param else nullcontext():
+        yield
 
 
 def found(text: str) -> list[int]:
@@ -31,6 +41,7 @@ def stored(payload: Any, **columns: Any) -> int:
     return insert(payload=json.dumps(payload), **columns)
 
 
+@pytest.mark.usefixtures("_index")
 class TestArguments:
     @pytest.mark.parametrize("call", [((1, 2), {}), ((), {"a": 1, "b": 2}), ((1,), {"b": 2})])
     def test_a_named_argument_is_found_however_it_was_given(self, queue: Any, call: Any) -> None:
@@ -80,6 +91,7 @@ class TestArguments:
         assert found("args.0=1") == []
 
 
+@pytest.mark.usefixtures("_index")
 class TestRedactedValues:
     def test_of_hidden_fields_are_found_by_nobody(self, queue: Connection) -> None:
         insert(
@@ -103,6 +115,7 @@ class TestRedactedValues:
         assert len(found("error=NO ")) == 1
 
 
+@pytest.mark.usefixtures("_index")
 def test_metadata_tags_and_errors_are_found(queue: Connection) -> None:
     jobs.add.using(metadata={"tenant": "a"}).enqueue(1, 2)
     jobs.add.using(tags=["import", "nightly"]).enqueue(1, 2)
@@ -186,6 +199,7 @@ def test_a_text_that_says_no_search_is_refused(text: str, said: str) -> None:
         bulk.Filter(match=text)
 
 
+@pytest.mark.usefixtures("_index")
 @pytest.mark.parametrize(
     "text",
     ['args.a"b=1', "args.a'b=')", "args.a.b=1e999", "args.a=1e9999", "args.0=9" + "9" * 900,

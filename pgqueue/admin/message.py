@@ -47,7 +47,7 @@ from pgqueue.admin.tabs import ListTab, of_messages
 from pgqueue.conf import settings
 from pgqueue.listing import waits
 from pgqueue.listing.index import NEWEST_FIRST, Listing
-from pgqueue.listing.messages import INDEXES, newest_first, of_key
+from pgqueue.listing.messages import INDEXES, by_contents, newest_first, of_key
 from pgqueue.models import History, Message
 from pgqueue.operating import bulk
 from pgqueue.states import State
@@ -101,7 +101,9 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
             )
         if "flow_id" in wanted:
             return newest_first(rows, wanted)
-        # No index has an error, or contents: the listing looks for them row by row.
+        if (found := by_contents(rows, wanted)) is not None:
+            return found
+        # No index has an error, or the contents: the listing looks for them row by row.
         if "key" in wanted and not state and not {"error", "match"} & chosen.keys():
             return of_key(rows, wanted)
         return INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)

@@ -13,18 +13,21 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from django.core.exceptions import ValidationError
-from django.db import connections, transaction
+from django.db import OperationalError, connections, transaction
 from django.db.models import BooleanField, Func, QuerySet, TextField, Value
 from django.utils.translation import gettext_lazy as _
+from psycopg.errors import QueryCanceled
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from pgqueue.database.transactions import plan_without
 from pgqueue.engine import channels
+from pgqueue.engine import channels, search_index
 from pgqueue.values.names import as_text
 from pgqueue.values.readable import reading
 
@@ -35,6 +38,8 @@ STRETCH = 10_000
 """Rows of one stretch: a page shows it, and an operation handles it at once."""
 REACH = 10_000
 """Rows that a stretch looks at, where no index finds the wanted ones."""
+INDEX_PATIENCE = timedelta(milliseconds=150)
+"""The longest time that the search index is read: for a value of too many rows it is given up."""
 NOT_WHOLE = ("seqscan", "bitmapscan")
 """The planner's methods that read more rows than a LIMIT lets through."""
 NOT_IN_ORDER = (*NOT_WHOLE, "sort")
@@ -53,6 +58,8 @@ class Comparison:
         beside: further columns that the template names.
         reach: rows that a stretch compares at most, if the comparison of a row is dear.
         check: returns the found ids, of these rows, that are to be in the list.
+        indexed: a condition that the search index serves, and its value. It holds for each row that
+            the comparison finds, and may hold for others.
     """
 
     template: str
@@ -60,6 +67,7 @@ class Comparison:
     beside: tuple[str, ...] = ()
     reach: int | None = None
     check: Callable[[QuerySet[Any], Sequence[int]], list[int]] | None = None
+    indexed: tuple[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +134,9 @@ class Listing:
         if not self.order:
             with without(self.rows.db, *NOT_WHOLE):
                 return self._without_order()
+        if self.candidates is not None:
+            with without(self.rows.db, "seqscan"):
+                return self._of_candidates(self.candidates, start)
         with without(self.rows.db, *NOT_IN_ORDER):
             return self._in_order(start)
 
@@ -145,6 +156,47 @@ class Listing:
         has_more = _ids(self.rows)[reach : reach + 1].exists()
         is_cut = len(ids) > STRETCH
         return ListStretch(ids[:STRETCH], is_all=not (has_more or is_cut), is_cut=is_cut)
+
+    @cached_property
+    def candidates(self) -> list[int] | None:
+        """The ids among which the search index has all wanted rows, in the order of this list.
+
+        None: no index serves these conditions, or it has too many rows for them. A stretch compares
+        row by row then, and soon finds a value that so many rows have.
+        """
+        table = self.rows.model._meta
+        served = [each.indexed for each in self._comparisons if each.indexed]
+        if self._columns != [table.pk.name] or not served:
+            return None
+        connection = connections[self.rows.db]
+        if not search_index.is_valid(connection, table.db_table):
+            return None
+        [(template, value), *_] = served
+        statement = SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
+            Identifier(table.pk.column),
+            Identifier(table.db_table),
+            SQL(template),
+            Literal(STRETCH + 1),
+        )
+        try:
+            with _by_search_index(self.rows.db), connection.cursor() as cursor:
+                cursor.execute(statement, [value])
+                ids = [id for (id,) in cursor.fetchall()]
+        except OperationalError as error:
+            if not isinstance(error.__cause__, QueryCanceled):
+                raise
+            return None
+        return None if len(ids) > STRETCH else sorted(ids, reverse=self._is_descending)
+
+    def _of_candidates(self, ids: Sequence[int], start: str | None) -> ListStretch:
+        if start:
+            [first] = self._place(start)
+            is_from = first.__ge__ if self._is_descending else first.__le__
+            ids = [id for id in ids if is_from(id)]
+        here, after = ids[: self.looks_at], ids[self.looks_at :]
+        # Without an order, the planner can read these rows only by their ids.
+        found = self._find_sought(self.rows.filter(pk__in=here).order_by()) if here else []
+        return ListStretch(found, is_all=not after, next=_as_place((after[0],)) if after else None)
 
     @property
     def looks_at(self) -> int:
@@ -225,22 +277,33 @@ class Listing:
 
     def _is_from(self, start: str) -> Func:
         """Return a comparison of whole rows with `start`: an index finds this place at once."""
-        fields = [self.rows.model._meta.get_field(name) for name in self._columns]
-        kinds: list[Any] = [getattr(each, "output_field", each) for each in fields]
-        try:
-            place = [
-                Value(kind.clean(_storable(value), None), output_field=kind)
-                for kind, value in zip(kinds, json.loads(start), strict=True)
-            ]
-        except NO_PLACE as error:
-            raise ValidationError(f"{start!r} is no place in this list.") from error
+        place = zip(self._place(start), self._kinds, strict=True)
         return Func(
             _Row(*self._columns),
-            _Row(*place),
+            _Row(*(Value(value, output_field=kind) for value, kind in place)),
             template="%(expressions)s",
             arg_joiner=" <= " if self._is_descending else " >= ",
             output_field=BooleanField(),
         )
+
+    def _place(self, start: str) -> list[Any]:
+        """Return the values of the columns at which a stretch begins.
+
+        Raises:
+            ValidationError: it is no place in this list.
+        """
+        try:
+            return [
+                kind.clean(_storable(value), None)
+                for kind, value in zip(self._kinds, json.loads(start), strict=True)
+            ]
+        except NO_PLACE as error:
+            raise ValidationError(f"{start!r} is no place in this list.") from error
+
+    @property
+    def _kinds(self) -> list[Any]:
+        fields = [self.rows.model._meta.get_field(name) for name in self._columns]
+        return [getattr(each, "output_field", each) for each in fields]
 
 
 @dataclass(frozen=True)
@@ -272,6 +335,17 @@ def without(alias: str, *methods: str) -> Iterator[None]:
         yield
         # Nothing was written. The rollback gives the caller's transaction its settings back.
         transaction.set_rollback(True, using=alias)
+
+
+@contextmanager
+def _by_search_index(alias: str) -> Iterator[None]:
+    """Have the planner use the search index, for a bounded time."""
+    with without(alias, "seqscan"):
+        patience = f"{INDEX_PATIENCE / timedelta(milliseconds=1):.0f}ms"
+        with connections[alias].cursor() as cursor:
+            for name, value in (("jit", "off"), ("statement_timeout", patience)):
+                cursor.execute("SELECT set_config(%s, %s, true)", [name, value])
+        yield
 
 
 def channels_in_use(alias: str) -> list[str]:

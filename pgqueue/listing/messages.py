@@ -114,6 +114,12 @@ def newest_first(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
     return NEWEST_FIRST.listing(rows if flow_id is None else rows.filter(flow_id=flow_id), rest)
 
 
+def by_contents(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing | None:
+    """List messages whose contents the search index finds; None: it does not find them."""
+    listing = NEWEST_FIRST.listing(rows, wanted)
+    return None if listing.candidates is None else listing
+
+
 def ended_of_flow(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Listing:
     """List messages of a flow that have ended."""
     rest = dict(wanted)
@@ -131,6 +137,9 @@ def everything(rows: QuerySet[Any], wanted: Mapping[str, Any]) -> Iterator[Listi
     state = wanted.get("state", "")
     if "flow_id" in wanted:
         yield newest_first(rows, wanted)
+        return
+    if (found := by_contents(rows, wanted)) is not None:
+        yield found
         return
     yield INDEXES.get(state, NEWEST_FIRST).listing(rows, wanted)
     if state != State.READY:

@@ -1,8 +1,9 @@
 """Find messages by their arguments, their metadata, their tags, or the text of their last error.
 
-No index has these values. PostgreSQL compares a bounded stretch of messages, and skips messages
-with large arguments. Each message that it finds is compared once more as people are shown it: so a
-redacted value is found by nobody. Encrypted arguments are not searched.
+Without the index of `pgqueue.operations.IndexSearch`, PostgreSQL compares a bounded stretch of
+messages. It skips messages with large arguments. Each message that it finds is compared once more
+as people are shown it: so a redacted value is found by nobody. Encrypted arguments are not
+searched.
 """
 
 from __future__ import annotations
@@ -49,14 +50,23 @@ def matching(text: str) -> dict[str, Comparison]:
         TypeError, ValueError: the text says no search.
     """
     search = parsed(text)
-    value = search.value
+    value, indexed = search.value, None
     if search.kind == "meta":
         value = search.json_path()
+        indexed = "metadata @@ %s::jsonpath", value
     elif search.kind == "args":
-        value = json.dumps(_paths(search))
-    check = _ShownContent(search)
-    beside = ("task", "payload", "errors")
-    condition = Comparison(CONDITIONS[search.kind], value, beside=beside, reach=REACH, check=check)
+        paths = _paths(search)
+        value = json.dumps(paths)
+        # The index serves no condition that differs by task.
+        indexed = "payload @@ %s::jsonpath", " || ".join(sorted({*paths.values()}))
+    condition = Comparison(
+        CONDITIONS[search.kind],
+        value,
+        beside=("task", "payload", "errors"),
+        reach=REACH,
+        check=_ShownContent(search),
+        indexed=indexed,
+    )
     return {"metadata": condition}
 
 

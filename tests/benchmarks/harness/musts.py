@@ -121,6 +121,8 @@ MUSTS = (
     Must("events", "ratios.publish_of_enqueue", must=0.9, aim=1),
     Must("events", "figures.append_if_per_s", must=2_000, aim=4_000),
     Must("events", "ratios.last_of_first", must=0.9, aim=1, is_lasting=True),
+    Must("search", "figures.indexed_p95_ms", must=300, aim=100),
+    Must("search", "figures.bounded_p95_ms", must=300, aim=150),
     Must("sse", "figures.p50_ms", must=15, aim=5),
     Must("sse", "figures.p99_ms", must=60, aim=20),
     Must("sse", "figures.rss_per_client_kb", must=100, aim=40),

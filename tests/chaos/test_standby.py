@@ -9,8 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos.harness.server import Server, home, run, url
+from tests.chaos.harness.server import Server, url
 from tests.chaos.harness.stage import Stage
+from tests.chaos.harness.standby import following
 from tests.eventually import eventually
 from tests.processes import ROOT
 
@@ -18,29 +19,8 @@ from tests.processes import ROOT
 @pytest.fixture
 def standby(stage: Stage) -> Iterator[Server]:
     """A replica that every commit of the primary waits for."""
-    primary = stage.server
-    with home("standby") as folder:
-        follower = Server(folder)
-        source = ["-h", primary.home, "-p", primary.port, "-U", "postgres"]
-        run(
-            "pg_basebackup", *source, "-D", follower.data,
-            "-R", "-X", "stream", "-C", "-S", "standby", "-c", "fast", "--no-sync",
-        )  # fmt: skip
-        follower.start()
-        with primary.connect() as connection:
-            connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
-            connection.execute("SELECT pg_reload_conf()")
-        eventually(
-            lambda: (
-                stage.ask("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
-                == (1,)
-            ),
-            what="the standby is synchronous",
-        )
-        try:
-            yield follower
-        finally:
-            follower.stop("immediate")
+    with following(stage.server) as follower:
+        yield follower
 
 
 def test_nothing_committed_is_lost_when_a_standby_is_promoted(

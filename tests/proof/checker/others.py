@@ -1,0 +1,64 @@
+"""Rules of durable tasks, flows and schedules."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.proof.checker.account import Account, Row
+from tests.proof.checker.anomaly import Anomaly
+
+GAP = 0.01
+"""Seconds: the rounding of a tick's time."""
+
+
+def durable_steps_happen_once(account: Account) -> Iterator[Anomaly]:
+    """Each atomic step of a durable task that succeeded happened once, in the order of the code."""
+    steps: dict[int, list[Row]] = defaultdict(list)
+    for name, rows in account.effects.items():
+        if name.startswith("step "):
+            for row in rows:
+                steps[row["number"]].append(row)
+    for number, (enqueue, message) in account.enqueued.items():
+        rows = account.messages.get(number, [])
+        if not message["steps"] or len(rows) != 1 or rows[0]["end"] != "succeeded":
+            continue
+        found = sorted(steps.get(number, []), key=lambda row: int(row["place"]))
+        names = [row["what"].removeprefix("step ") for row in found]
+        if names != message["steps"]:
+            words = f"durable message {number} did the steps {names} for {message['steps']}"
+            yield Anomaly("durable step", words, [enqueue, *account.runs.get(number, [])], found)
+
+
+def flows_go_as_their_graphs_say(account: Account) -> Iterator[Anomaly]:
+    """A member of a flow has its effect after the effects of all its parents."""
+    for number, (enqueue, message) in account.enqueued.items():
+        for effect in account.effects_of_tasks.get(number, []):
+            for parent in message["parents"]:
+                [row, *_] = account.messages.get(parent, [{"attempt": None}])
+                settled = [
+                    each
+                    for each in account.effects_of_tasks.get(parent, [])
+                    if each["attempt"] == row["attempt"]
+                ]
+                if not settled or settled[0]["place"] > effect["place"]:
+                    words = f"member {number} ran before its parent {parent} had ended"
+                    yield Anomaly("flow", words, [enqueue], [effect, *settled])
+
+
+def each_tick_happens_once(account: Account) -> Iterator[Anomaly]:
+    """A schedule has one message for each tick, and none is missing between two ticks."""
+    schedules: dict[str, list[Row]] = defaultdict(list)
+    for row in account.rows("ticks"):
+        schedules[row["schedule"]].append(row)
+    for name, rows in schedules.items():
+        rows.sort(key=lambda row: float(row["tick"]))
+        for one, next_one in pairwise(rows):
+            apart = next_one["tick"] - one["tick"]
+            if apart < GAP:
+                words = f"the tick {one['tick']} of {name} has two messages"
+                yield Anomaly("tick", words, [], [one, next_one])
+            elif apart > one["every"] + GAP:
+                words = f"{name} has no message for the tick after {one['tick']}"
+                yield Anomaly("tick", words, [], [one, next_one])

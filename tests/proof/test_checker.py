@@ -1,0 +1,370 @@
+"""The checker: for each anomaly a history that shows it, and one near it that is right."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.proof.checker import account as accounts
+from tests.proof.checker import rules
+from tests.proof.checker.account import Account, Operation, account_of, operations_of
+from tests.proof.checker.anomaly import Anomaly, shortest
+
+_ids = count()
+
+
+def op(do: str, began: float, ended: float = inf, end: str = "ok", **value: Any) -> Operation:
+    """Return an operation with a name of its own."""
+    end = "unknown" if ended == inf else end
+    return Operation(f"p:{next(_ids)}", do, began, ended, end, value)
+
+
+def message(number: int, **changes: Any) -> dict[str, Any]:
+    """Return a message as a producer logs it."""
+    usual = {"once": False, "ends": "succeeded", "lane": None, "limits": [], "steps": []}
+    return {"number": number, "parents": [], **usual, **changes}
+
+
+def enqueue(at: float, *numbers: int, end: str = "ok", lasts: float = 0.5, **of: Any) -> Operation:
+    """Return a transaction that enqueues messages."""
+    until = inf if end == "unknown" else at + lasts
+    return op("enqueue", at, until, end, messages=[message(each, **of) for each in numbers])
+
+
+def row(number: int, **changes: Any) -> dict[str, Any]:
+    """Return a message of the dump."""
+    usual = {"end": "succeeded", "attempt": 1, "failures": 0, "lost": 0, "claimed_at": None}
+    return {"number": number, **usual, **changes}
+
+
+def run(number: int, began: float, ended: float = inf, end: str = "ok", attempt: int = 1) -> Any:
+    """Return a run of a message."""
+    return op("run", began, ended, end, number=number, attempt=attempt)
+
+
+def effect(place: int, number: int, what: str = "task", **changes: Any) -> dict[str, Any]:
+    """Return an effect of the dump."""
+    return {"place": place, "what": what, "number": number, "attempt": 1, **changes}
+
+
+def publish(at: float, *numbers: int, end: str = "ok", lasts: float = 0.5, **of: Any) -> Operation:
+    """Return a transaction that publishes events of one key."""
+    until = inf if end == "unknown" else at + lasts
+    events = [{"number": each, "topic": "t", "key": "k"} for each in numbers]
+    return op("publish", at, until, end, events=events, **of)
+
+
+def event(position: int, number: int) -> dict[str, Any]:
+    """Return an event of the dump."""
+    return {"position": position, "number": number, "topic": "t", "key": "k"}
+
+
+def handled(place: int, position: int, *, once: bool = True) -> dict[str, Any]:
+    """Return the effect of a group's handler."""
+    return effect(place, position, "group g", position=position, key="k", once=once)
+
+
+def tick(at: float) -> dict[str, Any]:
+    """Return a tick's message of the dump."""
+    return {"schedule": "s", "tick": at, "every": 1.0}
+
+
+def limit(name: str, running: int = 0, rate: float = 0, burst: int = 0) -> Operation:
+    """Return the declaration of a limit."""
+    return op("limit", 0, 0, name=name, running=running, rate=rate, burst=burst)
+
+
+LIMITED: dict[str, Any] = {"limits": ["l"]}
+LANE: dict[str, Any] = {"lane": "a", "once": True}
+ONCE: dict[str, Any] = {"once": True}
+STEPS: dict[str, Any] = {"steps": ["one", "two"]}
+CHILD = op("enqueue", 0, 1, messages=[message(1), message(2, parents=[1])])
+CRASH = op("fault", 5, 6, crashes=True, db_began=5.0, db=6.0)
+SAME_LANE = enqueue(0, 1, 2, **LANE)
+
+Case = tuple[str, Sequence[Operation], Mapping[str, Sequence[Mapping[str, Any]]]]
+
+
+def case(rule: str, *operations: Operation, **dump: Sequence[Mapping[str, Any]]) -> Case:
+    """Return a history, and the rule that it violates."""
+    return rule, operations, dump
+
+
+def rated(*at: float) -> dict[str, Any]:
+    """Return messages that were claimed at these times."""
+    return {
+        "messages": [row(number, claimed_at=each) for number, each in enumerate(at)],
+        "effects": [effect(number, number) for number in range(len(at))],
+    }
+
+
+WRONG = {
+    "a committed message is gone": case("lost", enqueue(0, 1)),
+    "a committed message is dead": case(
+        "lost", enqueue(0, 1), messages=[row(1, end="dead")]),
+    "a message is there twice": case(
+        "lost", enqueue(0, 1), messages=[row(1), row(1)], effects=[effect(1, 1)]),
+    "a rolled back message exists": case(
+        "rolled back", enqueue(0, 1, end="fail"), messages=[row(1)], effects=[effect(1, 1)]),
+    "a rolled back message had an effect": case(
+        "rolled back", enqueue(0, 1, end="fail"), effects=[effect(1, 1)]),
+    "nobody enqueued it": case("rolled back", messages=[row(1)], effects=[effect(1, 1)]),
+    "half of a transaction": case(
+        "half", enqueue(0, 1, 2, end="unknown"), messages=[row(1)], effects=[effect(1, 1)]),
+    "an atomic task with two effects": case(
+        "exactly once", enqueue(0, 1, **ONCE), messages=[row(1, attempt=2)],
+        effects=[effect(1, 1), effect(2, 1, attempt=2)]),
+    "an atomic task that failed with an effect": case(
+        "exactly once", enqueue(0, 1, once=True, ends="dead"),
+        messages=[row(1, end="dead")], effects=[effect(1, 1)]),
+    "an atomic task without an effect": case(
+        "exactly once", enqueue(0, 1, **ONCE), messages=[row(1)]),
+    "a task without an effect": case("at least once", enqueue(0, 1), messages=[row(1)]),
+    "two runs of one attempt": case(
+        "doubled run", enqueue(0, 1), run(1, 1, 2), run(1, 1.5, 2),
+        messages=[row(1)], effects=[effect(1, 1)]),
+    "two runs of one attempt before a crash": case(
+        "doubled run", enqueue(0, 1), run(1, 1, 2), run(1, 1.5, 2), CRASH,
+        messages=[row(1)], effects=[effect(1, 1)]),
+    "charged more often than it ran": case(
+        "counters", enqueue(0, 1), run(1, 1, 2),
+        messages=[row(1, failures=1)], effects=[effect(1, 1)]),
+    "a failure without a failed run": case(
+        "counters", enqueue(0, 1), run(1, 1, 2, attempt=2),
+        messages=[row(1, failures=1, attempt=2)], effects=[effect(1, 1)]),
+    "a lease that is left": case(
+        "lease", enqueue(0, 1, ends="running"),
+        messages=[row(1, end="running")], leases=[{"number": 1}]),
+    "something that waits for ever": case("waiting", waiting=[{"what": "an event"}]),
+    "two of one limit": case(
+        "limit", limit("l", 1), enqueue(0, 1, 2, **LIMITED), run(1, 1, 3), run(2, 2, 4),
+        messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
+    "two of one lane": case(
+        "limit", SAME_LANE, run(1, 1, 3), run(2, 2, 4),
+        messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
+    "a failed run beside another": case(
+        "limit", limit("l", 1), enqueue(0, 1, 2, **LIMITED),
+        run(1, 1, 3, "fail"), run(1, 6, 7, attempt=2), run(2, 2, 4),
+        messages=[row(1, attempt=2, failures=1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
+    "faster than a rate": case(
+        "rate", limit("l", rate=10, burst=2), enqueue(0, 0, 1, 2, **LIMITED), **rated(1, 1, 1.05)),
+    "faster than a rate in the long run": case(
+        "rate", limit("l", rate=10, burst=1), enqueue(0, *range(20), **LIMITED),
+        **rated(*(n * 0.095 for n in range(20)))),
+    "a lane in the wrong order": case(
+        "lane order", enqueue(0, 1, **LANE), enqueue(1, 2, **LANE),
+        messages=[row(1), row(2)], effects=[effect(1, 2), effect(2, 1)]),
+    "a transaction in the wrong order": case(
+        "lane order", SAME_LANE, messages=[row(1), row(2)], effects=[effect(1, 2), effect(2, 1)]),
+    "a gap in the log": case("position", publish(0, 1, 2), events=[event(1, 1), event(3, 2)]),
+    "the log in the wrong order": case(
+        "position", publish(0, 1), publish(1, 2), events=[event(1, 2), event(2, 1)]),
+    "a committed event is gone": case("event", publish(0, 1)),
+    "a rolled back event exists": case("event", publish(0, 1, end="fail"), events=[event(1, 1)]),
+    "half of a transaction of events": case(
+        "event", publish(0, 1, 2, end="unknown"), events=[event(1, 1)]),
+    "an event is there twice": case("event", publish(0, 1), events=[event(1, 1), event(2, 1)]),
+    "nobody published it": case("event", events=[event(1, 1)]),
+    "a reader skips an event": case(
+        "reader", publish(0, 1, 2, 3), op("read", 1, 2, after=0, found=[[1, 1], [3, 3]]),
+        events=[event(1, 1), event(2, 2), event(3, 3)]),
+    "a reader skips the first event": case(
+        "reader", publish(0, 1, 2), op("read", 1, 2, after=0, found=[[2, 2]]),
+        events=[event(1, 1), event(2, 2)]),
+    "a reader sees another event": case(
+        "reader", publish(0, 1), publish(0, 2), op("read", 1, 2, after=0, found=[[1, 2]]),
+        events=[event(1, 1), event(2, 2)]),
+    "a group handles an event twice": case(
+        "group", publish(0, 1), events=[event(1, 1)], effects=[handled(1, 1), handled(2, 1)]),
+    "a group skips an event": case(
+        "group", publish(0, 1, 2), events=[event(1, 1), event(2, 2)], effects=[handled(1, 2)]),
+    "a group handles in the wrong order": case(
+        "group", publish(0, 1, 2), events=[event(1, 1), event(2, 2)],
+        effects=[handled(1, 2), handled(2, 1)]),
+    "a condition passes though it is not met": case(
+        "condition", publish(0, 1), publish(0, 2, expect=0), events=[event(1, 1), event(2, 2)]),
+    "a condition refuses though it is met": case(
+        "condition", publish(0, 1), publish(1, 2, expect=1, end="fail", why="conflict"),
+        events=[event(1, 1)]),
+    "a condition refuses for an event that came later": case(
+        "condition", publish(2, 1), publish(0, 2, expect=0, end="fail", why="conflict"),
+        events=[event(1, 1)]),
+    "a step happens twice": case(
+        "durable step", enqueue(0, 1, **STEPS), messages=[row(1)],
+        effects=[effect(1, 1, "step one"), effect(2, 1, "step one"), effect(3, 1, "step two"),
+                 effect(4, 1)]),
+    "a step is left out": case(
+        "durable step", enqueue(0, 1, **STEPS), messages=[row(1)],
+        effects=[effect(1, 1, "step one"), effect(4, 1)]),
+    "a child runs before its parent": case(
+        "flow", CHILD, messages=[row(1), row(2)], effects=[effect(2, 1), effect(1, 2)]),
+    "a child runs before the parent's last run": case(
+        "flow", CHILD, messages=[row(1, attempt=2), row(2)],
+        effects=[effect(1, 1), effect(2, 2), effect(3, 1, attempt=2)]),
+    "a tick has two messages": case("tick", ticks=[tick(1), tick(1), tick(2)]),
+    "a tick has no message": case("tick", ticks=[tick(1), tick(3)]),
+}  # fmt: skip
+
+RIGHT = {
+    "a committed message succeeded": case(
+        "lost", enqueue(0, 1), messages=[row(1)], effects=[effect(1, 1)]),
+    "an unknown transaction is not there": case("half", enqueue(0, 1, 2, end="unknown")),
+    "an unknown transaction is there": case(
+        "half", enqueue(0, 1, 2, end="unknown"), messages=[row(1), row(2)],
+        effects=[effect(1, 1), effect(2, 2)]),
+    "a rolled back message is not there": case("rolled back", enqueue(0, 1, end="fail")),
+    "a task that is not atomic with two effects": case(
+        "exactly once", enqueue(0, 1), messages=[row(1, attempt=2, lost=1)],
+        effects=[effect(1, 1), effect(2, 1, attempt=2)]),
+    "a message that was to die is dead": case(
+        "lost", enqueue(0, 1, once=True, ends="dead"), run(1, 1, 2, "fail"),
+        messages=[row(1, end="dead", failures=1)]),
+    "a claim that a crash lost": case(
+        "doubled run", enqueue(0, 1), run(1, 4), run(1, 7, 8), CRASH,
+        messages=[row(1)], effects=[effect(1, 1)]),
+    "a failure was charged": case(
+        "counters", enqueue(0, 1), run(1, 1, 2, "fail"), run(1, 3, 4, attempt=2),
+        messages=[row(1, failures=1, attempt=2)], effects=[effect(1, 1)]),
+    "two of one limit, one after the other": case(
+        "limit", limit("l", 1), enqueue(0, 1, 2, **LIMITED), run(1, 1, 2), run(2, 2, 3),
+        messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
+    "a run that had lost its lease goes on": case(
+        "limit", limit("l", 1), enqueue(0, 1, 2, **LIMITED),
+        run(1, 1, 9), run(1, 5, 6, attempt=2), run(2, 3, 4),
+        messages=[row(1, attempt=2, lost=1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
+    "as fast as a rate": case(
+        "rate", limit("l", rate=10, burst=2), enqueue(0, 0, 1, 2, **LIMITED), **rated(1, 1, 1.1)),
+    "a rate after a crash": case(
+        "rate", CRASH, limit("l", rate=10, burst=2), enqueue(0, 0, 1, 2, 3, **LIMITED),
+        **rated(4.9, 4.9, 6, 6)),
+    "a lane in the order of commits": case(
+        "lane order", enqueue(0, 1, **LANE), enqueue(1, 2, **LANE),
+        messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
+    "transactions at once, in any order": case(
+        "lane order", enqueue(0, 1, lasts=2, **LANE), enqueue(1, 2, **LANE),
+        messages=[row(1), row(2)], effects=[effect(2, 1), effect(1, 2)]),
+    "an unknown transaction, in any order": case(
+        "lane order", enqueue(0, 1, end="unknown", **LANE), enqueue(1, 2, **LANE),
+        messages=[row(1), row(2)], effects=[effect(2, 1), effect(1, 2)]),
+    "the log in the order of commits": case(
+        "position", publish(0, 1), publish(1, 2), events=[event(1, 1), event(2, 2)]),
+    "the log with transactions at once": case(
+        "position", publish(0, 1, lasts=2), publish(1, 2), events=[event(1, 2), event(2, 1)]),
+    "an unknown event is not there": case("event", publish(0, 1, end="unknown")),
+    "a read from the middle": case(
+        "reader", publish(0, 1, 2), op("read", 1, 2, after=1, found=[[2, 2]]),
+        events=[event(1, 1), event(2, 2)]),
+    "a read that failed": case("reader", op("read", 1, 2, "fail", after=1)),
+    "a group that is not atomic repeats an event": case(
+        "group", publish(0, 1, 2), events=[event(1, 1), event(2, 2)],
+        effects=[handled(1, 1, once=False), handled(2, 2, once=False), handled(3, 1, once=False)]),
+    "a condition is met": case(
+        "condition", publish(0, 1), publish(1, 2, expect=1), events=[event(1, 1), event(2, 2)]),
+    "a condition is not met": case(
+        "condition", publish(0, 1), publish(0, 2, expect=0, end="fail", why="conflict"),
+        events=[event(1, 1)]),
+    "steps happen once": case(
+        "durable step", enqueue(0, 1, **STEPS), messages=[row(1)],
+        effects=[effect(1, 1, "step one"), effect(3, 1, "step two"), effect(4, 1)]),
+    "a child runs after its parent": case(
+        "flow", CHILD, messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
+    "each tick has one message": case("tick", ticks=[tick(1), tick(2), tick(3)]),
+}  # fmt: skip
+
+
+def found(history: Case) -> list[Anomaly]:
+    _, operations, dump = history
+    account = Account(sorted(operations, key=lambda each: each.began), dump)
+    return [each for anomalies in rules.check(account).values() for each in anomalies]
+
+
+@pytest.mark.parametrize("history", WRONG.values(), ids=WRONG)
+def test_a_history_that_shows_an_anomaly(history: Case) -> None:
+    assert {each.rule for each in found(history)} == {history[0]}
+
+
+@pytest.mark.parametrize("history", RIGHT.values(), ids=RIGHT)
+def test_a_history_near_it_that_is_right(history: Case) -> None:
+    assert not found(history)
+
+
+def test_each_rule_has_an_anomaly_and_a_history_near_it() -> None:
+    near = {rule for rule, *_ in RIGHT.values()}
+    shown = {rule for rule, *_ in WRONG.values()}
+
+    assert shown - near == {"at least once", "lease", "waiting"}
+    for rule in rules.RULES.values():
+        violated = [
+            name
+            for name, (_, operations, dump) in WRONG.items()
+            if list(rule(Account(operations, dump)))
+        ]
+        assert violated, f"no history violates {rule.__name__}"
+
+
+def test_the_shortest_history_of_an_anomaly_is_shown() -> None:
+    long = [enqueue(0, 1), run(1, 1), run(1, 2, attempt=2)]
+    short = [enqueue(0, 2)]
+
+    count, shown = shortest(found(case("lost", *long, *short)))["lost"]
+
+    assert count == 2
+    assert shown.words == "message 2 was committed, and is gone"
+    assert [line.split("  ")[2] for line in shown.history()] == ["enqueue ok"]
+
+
+LINES = """
+{"op": "a:1", "kind": "invoke", "do": "enqueue", "at": 1.0, "wall": 100, "messages": []}
+{"op": "a:1", "kind": "saw", "at": 1.1, "xid": 7}
+{"op": "b:1", "kind": "invoke", "do": "run", "at": 0.5, "number": 1}
+{"op": "a:1", "kind": "ok", "at": 1.2}
+{"op": "c:1", "kind": "invoke", "do": "enqueue", "at": 2.0, "messages": []}
+{"op": "c:1", "kind": "unknown", "at": 2.5}
+{"op": "b:1", "kind": "ok", "a"""
+
+
+def test_an_operation_without_an_end_and_a_torn_line_stay_unknown() -> None:
+    one, two, three = operations_of(LINES.split("\n"))
+
+    assert (one.id, one.end, one.ended, one["number"]) == ("b:1", "unknown", inf, 1)
+    assert (two.id, two.end, two.ended, two["xid"]) == ("a:1", "ok", 1.2, 7)
+    assert (three.end, three.ended) == ("unknown", inf)
+    assert not one.precedes(two)
+    assert replace(two, ended=1.9).precedes(three)
+
+
+def test_a_folder_has_logs_and_a_dump(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(LINES)
+    (tmp_path / "dump.json").write_text(json.dumps({"messages": [row(1)]}))
+
+    account = account_of(tmp_path)
+
+    assert len(account.operations) == 3
+    assert account.messages == {1: [row(1)]}
+    assert not account.rows("events")
+
+
+def test_the_checker_imports_nothing_of_pgqueue() -> None:
+    for file in Path(accounts.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                assert name.startswith("tests.proof.checker") or name.split(".")[0] in STANDARD, (
+                    name
+                )
+
+
+STANDARD = {
+    *("__future__", "collections", "dataclasses", "functools", "itertools", "json", "math"),
+    *("pathlib", "typing"),
+}

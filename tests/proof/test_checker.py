@@ -230,18 +230,33 @@ RIGHT = {
     "a claim that a crash lost": case(
         "doubled run", enqueue(0, 1), run(1, 4), run(1, 7, 8), CRASH,
         messages=[row(1)], effects=[effect(1, 1)]),
+    "a run is repeated after a conflict": case(
+        "doubled run", enqueue(0, 1), CRASH, run(1, 1, 2, "fail"), run(1, 3, 4),
+        messages=[row(1)], effects=[effect(1, 1)]),
     "a failure was charged": case(
         "counters", enqueue(0, 1), run(1, 1, 2, "fail"), run(1, 3, 4, attempt=2),
         messages=[row(1, failures=1, attempt=2)], effects=[effect(1, 1)]),
+    "a failure of a fault was charged": case(
+        "counters",
+        *(enqueue(0, 1), CRASH, run(1, 4, 7), run(1, 8, 9, attempt=2)),
+        messages=[row(1, failures=1, attempt=2)],
+        effects=[effect(1, 1)],
+    ),
     "two of one limit, one after the other": case(
         "limit", limit("l", 1), enqueue(0, 1, 2, **LIMITED), run(1, 1, 2), run(2, 2, 3),
         messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
     "a run that had lost its lease goes on": case(
-        "limit", limit("l", 1), enqueue(0, 1, 2, **LIMITED),
+        "limit", limit("l", 1), CRASH, enqueue(0, 1, 2, **LIMITED),
         run(1, 1, 9), run(1, 5, 6, attempt=2), run(2, 3, 4),
         messages=[row(1, attempt=2, lost=1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
     "as fast as a rate": case(
         "rate", limit("l", rate=10, burst=2), enqueue(0, 0, 1, 2, **LIMITED), **rated(1, 1, 1.1)),
+    "two of one rate, at once": case(
+        "rate",
+        *(limit("l", rate=10, burst=2), enqueue(0, 1, 2, **LIMITED), run(1, 1, 3), run(2, 2, 4)),
+        messages=[row(1), row(2)],
+        effects=[effect(1, 1), effect(2, 2)],
+    ),
     "a rate after a crash": case(
         "rate", CRASH, limit("l", rate=10, burst=2), enqueue(0, 0, 1, 2, 3, **LIMITED),
         **rated(4.9, 4.9, 6, 6)),

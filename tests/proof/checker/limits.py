@@ -36,11 +36,12 @@ def limits_hold_at_every_moment(account: Account) -> Iterator[Anomaly]:
     limits = {each["name"]: each["running"] for each in account.doing("limit") if each["running"]}
     groups: dict[str, list[Operation]] = defaultdict(list)
     for number, (_, message) in account.enqueued.items():
-        lanes = [] if message["lane"] is None else [message["lane"]]
-        for name in [*message["limits"], *lanes]:
+        if message["lane"] is not None:
+            limits[message["lane"]] = 1
+        for name in limits.keys() & {*message["limits"], message["lane"]}:
             groups[name] += account.settled_runs(number)
     for name, runs in groups.items():
-        most = limits.get(name, 1)
+        most = limits[name]
         if found := together(runs, most):
             words = f"{len(found)} messages of {name} ran at once, and {most} may"
             yield Anomaly("limit", words, found)

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from tests.proof.checker.account import Account, Operation, Row
 from tests.proof.checker.anomaly import Anomaly
 
+NOTICED = 6.0
+"""Seconds in which everybody has noticed a fault, and recovered from it."""
+
 
 def nothing_committed_is_lost(account: Account) -> Iterator[Anomaly]:
     """A message whose transaction was committed has ended as its kind says, and only once."""
@@ -71,49 +74,66 @@ def _of_the_effects(shown: list[Operation], effects: list[Row]) -> list[Operatio
 
 
 def each_attempt_runs_once(account: Account) -> Iterator[Anomaly]:
-    """Two runs never have the same message and attempt, unless a crash gave the number out again.
+    """Two runs never have the same message and attempt, with two exceptions.
 
     A claim is not flushed, so a crash of the server may lose it with its number. Then the first
-    run began before the crash, and the second run after it.
+    run began before the crash, and the second run after it. And a run that failed may be repeated
+    with its lease, as after a conflict of transactions.
     """
     crashes = [each for each in account.doing("fault") if each["crashes"]]
     for number, runs in account.runs.items():
-        first: dict[int, Operation] = {}
+        last: dict[int, Operation] = {}
         for run in runs:
-            before = first.setdefault(run["attempt"], run)
-            if before is run or any(
-                before.began <= c.ended and c.began <= run.began for c in crashes
-            ):
+            before = last.get(run["attempt"])
+            last[run["attempt"]] = run
+            if before is None or (before.end == "fail" and before.ended <= run.began):
+                continue
+            if any(before.began <= c.ended and c.began <= run.began for c in crashes):
                 continue
             words = f"attempt {run['attempt']} of message {number} ran twice"
             yield Anomaly("doubled run", words, [before, run])
 
 
 def counters_are_the_faults_met(account: Account) -> Iterator[Anomaly]:
-    """A message was charged for each failed run that was stored, and for nothing else."""
+    """A message was charged for at most one fault in each run that did not succeed.
+
+    If no fault happened while it lived, its failures are the failed runs, and it lost no lease.
+    """
+    faults = list(account.doing("fault"))
     for number, rows in account.messages.items():
         [row, *more] = rows
         runs = account.runs.get(number, [])
-        if more:
+        if more or not runs:
             continue
-        failed = [run for run in runs if run.end == "fail"]
+        failed = sum(run.end == "fail" for run in runs)
         charged, of_runs = row["failures"] + row["lost"], row["attempt"]
         if row["end"] == "succeeded":
             of_runs -= 1
         if charged > of_runs:
             words = f"message {number} was charged {charged} times for {of_runs} runs"
             yield Anomaly("counters", words, runs, rows)
-        elif row["failures"] > len(failed) + sum(run.end == "unknown" for run in runs):
+        elif (row["failures"], row["lost"]) != (failed, 0) and not _met_a_fault(runs, faults):
             words = (
-                f"message {number} has {row['failures']} failures, and {len(failed)} runs failed"
+                f"message {number} met no fault; it has {row['failures']} failures and "
+                f"{row['lost']} lost leases, and {failed} of its runs failed"
             )
             yield Anomaly("counters", words, runs, rows)
+
+
+def _met_a_fault(runs: list[Operation], faults: list[Operation]) -> bool:
+    """Return whether a fault was there while a message had leases, or shortly before.
+
+    The claim is earlier than the run, and a worker may notice a fault some seconds later.
+    """
+    began = min(run.began for run in runs) - NOTICED
+    ended = max(run.began if run.end == "unknown" else run.ended for run in runs) + NOTICED
+    return any(fault.began < ended and began < fault.ended for fault in faults)
 
 
 def no_lease_lives_for_ever(account: Account) -> Iterator[Anomaly]:
     """When nothing goes on any more, no lease, no waiting message and no unread event is left."""
     for row in account.rows("leases"):
-        number = row.get("number")
+        number = row["number"]
         enqueue, _ = account.enqueued.get(number, (None, None))
         shown = [*([enqueue] if enqueue else []), *account.runs.get(number, [])]
         yield Anomaly("lease", f"message {number} is still leased at the end", shown, [row])

@@ -35,7 +35,7 @@ PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak bench bench-smoke bench-peers docs messages audit dist lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak prove prove-mutations bench bench-smoke bench-peers docs messages audit dist lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(INSTALLED_ALL),$(INSTALLED))
@@ -96,6 +96,17 @@ soak: MINUTES = 60
 soak: INTO = tests/benchmarks
 soak: $(INSTALLED_ALL)
 	$(RUN) -m tests.chaos.soak --minutes $(MINUTES) --into $(INTO)
+
+# Everybody writes down what they see, while faults happen; a checker decides whether each promise held, and build/proof has
+# the report. SEED=… repeats the choices of a run.
+prove: MINUTES = 60
+prove: $(INSTALLED_ALL)
+	$(if $(SEED),CHAOS_SEED=$(SEED)) $(RUN) -m tests.proof --minutes $(MINUTES)
+
+# The same with one planted fault after another, each until it is found, for MINUTES at most. MUTATIONS="…" is a part of them.
+prove-mutations: MINUTES = 10
+prove-mutations: $(INSTALLED_ALL)
+	$(if $(SEED),CHAOS_SEED=$(SEED)) $(RUN) -m tests.proof.mutations --minutes $(MINUTES) $(MUTATIONS)
 
 bench: $(INSTALLED_ALL)
 	$(RUN) -m tests.benchmarks

@@ -5,5 +5,5 @@ while faults happen. Each process writes a log of its operations (`operations`).
 tables are dumped (`dump`). The checker (`checker`) reads only the log and the dump: it imports
 nothing of pgqueue. `docs/proof.md` explains the rules and the report.
 
-Servers, proxies and faults are those of `tests/chaos`.
+Servers, proxies and faults come from `tests/chaos`.
 """

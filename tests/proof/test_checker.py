@@ -33,10 +33,19 @@ def message(number: int, **changes: Any) -> dict[str, Any]:
     return {"number": number, "parents": [], **usual, **changes}
 
 
-def enqueue(at: float, *numbers: int, end: str = "ok", lasts: float = 0.5, **of: Any) -> Operation:
+def enqueue(
+    at: float,
+    *numbers: int,
+    end: str = "ok",
+    lasts: float = 0.5,
+    commits: float = 0,
+    **of: Any,
+) -> Operation:
     """Return a transaction that enqueues messages."""
     until = inf if end == "unknown" else at + lasts
-    return op("enqueue", at, until, end, messages=[message(each, **of) for each in numbers])
+    known = {"commits": commits} if commits else {}
+    messages = [message(each, **of) for each in numbers]
+    return op("enqueue", at, until, end, messages=messages, **known)
 
 
 def row(number: int, **changes: Any) -> dict[str, Any]:
@@ -140,6 +149,12 @@ WRONG = {
     "a failure without a failed run": case(
         "counters", enqueue(0, 1), run(1, 1, 2, attempt=2),
         messages=[row(1, failures=1, attempt=2)], effects=[effect(1, 1)]),
+    "it ran again for no reason": case(
+        "counters", enqueue(0, 1), run(1, 1, 2), run(1, 3, 4, attempt=2),
+        messages=[row(1, attempt=2)], effects=[effect(1, 1)]),
+    "a lane in the order of the begins, not of the commits": case(
+        "lane order", enqueue(0, 1, lasts=3, commits=2, **LANE), enqueue(1, 2, **LANE),
+        messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
     "a lease that is left": case(
         "lease", enqueue(0, 1, ends="running"),
         messages=[row(1, end="running")], leases=[{"number": 1}]),
@@ -278,6 +293,9 @@ RIGHT = {
         "reader", publish(0, 1, 2), op("read", 1, 2, after=1, found=[[2, 2]]),
         events=[event(1, 1), event(2, 2)]),
     "a read that failed": case("reader", op("read", 1, 2, "fail", after=1)),
+    "a lane in the order of the commits, not of the begins": case(
+        "lane order", enqueue(0, 1, lasts=3, commits=2, **LANE), enqueue(1, 2, **LANE),
+        messages=[row(1), row(2)], effects=[effect(1, 2), effect(2, 1)]),
     "a group that is not atomic repeats an event": case(
         "group", publish(0, 1, 2), events=[event(1, 1), event(2, 2)],
         effects=[handled(1, 1, once=False), handled(2, 2, once=False), handled(3, 1, once=False)]),

@@ -39,14 +39,17 @@ class Pooler:
 
     Args:
         size: of its pool.
+        target: the port that it leads to; 0: the server's.
     """
 
-    def __init__(self, server: Server, *, size: int = 8) -> None:
+    def __init__(self, server: Server, *, size: int = 8, target: int = 0) -> None:
         self.port = free_port()
         self._file = server.home / "pgbouncer.ini"
         self._log = server.home / "pgbouncer.log"
         self._file.write_text(
-            CONFIGURATION.format(target=server.port, port=self.port, size=size, log=self._log)
+            CONFIGURATION.format(
+                target=target or server.port, port=self.port, size=size, log=self._log
+            )
         )
         self._file.chmod(0o644)
         self._popen: subprocess.Popen[bytes] | None = None

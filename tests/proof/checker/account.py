@@ -1,4 +1,4 @@
-"""What is known of a run: the operations that processes logged, and a dump of the tables.
+"""The account of a run: the operations that processes logged, and a dump of the tables.
 
 A log is a file of JSON lines, one file for each process. A line is written at once, so a process
 that is killed loses at most its last line. A torn line is ignored. Each line has:
@@ -53,6 +53,11 @@ class Operation:
     def precedes(self, other: Operation) -> bool:
         """Return whether this operation had succeeded before the other one began."""
         return self.end == "ok" and self.ended < other.began
+
+    @property
+    def commits(self) -> float:
+        """When it began to commit, or earlier if that is not known."""
+        return float(self.value.get("commits", self.began))
 
     def __str__(self) -> str:
         until = "…" if self.ended == inf else f"{self.ended:.3f}"

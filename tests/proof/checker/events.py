@@ -1,4 +1,4 @@
-"""Rules of the event log: what is in it, what readers see, and what conditions refuse."""
+"""Rules of the event log: its events, its readers, and the conditions of appends."""
 
 from __future__ import annotations
 

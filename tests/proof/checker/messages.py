@@ -97,7 +97,8 @@ def each_attempt_runs_once(account: Account) -> Iterator[Anomaly]:
 def counters_are_the_faults_met(account: Account) -> Iterator[Anomaly]:
     """A message was charged for at most one fault in each run that did not succeed.
 
-    If no fault happened while it lived, its failures are the failed runs, and it lost no lease.
+    If no fault happened while it lived, its failures are the failed runs, it lost no lease, and it
+    did not run again after it had succeeded.
     """
     faults = list(account.doing("fault"))
     for number, rows in account.messages.items():
@@ -117,6 +118,11 @@ def counters_are_the_faults_met(account: Account) -> Iterator[Anomaly]:
                 f"message {number} met no fault; it has {row['failures']} failures and "
                 f"{row['lost']} lost leases, and {failed} of its runs failed"
             )
+            yield Anomaly("counters", words, runs, rows)
+        elif len({run["attempt"] for run in runs if run.end == "ok"}) > 1 and not _met_a_fault(
+            runs, faults
+        ):
+            words = f"message {number} met no fault, succeeded, and ran again"
             yield Anomaly("counters", words, runs, rows)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tests.proof.checker.account import Account, Operation, Row
 from tests.proof.checker.anomaly import Anomaly
@@ -12,14 +12,17 @@ Placed = tuple[Operation, int, Row]
 """An operation, the index of an item in its transaction, and the row that the item left."""
 
 
-def out_of_order(placed: Iterable[Placed]) -> Iterator[tuple[Placed, Placed]]:
+def out_of_order(
+    placed: Iterable[Placed], since: Callable[[Operation], float]
+) -> Iterator[tuple[Placed, Placed]]:
     """Return pairs of items whose order contradicts the order of their commits.
 
-    A transaction that had been committed before another one began comes first. Items of one
-    transaction come in the order of its statements. Transactions that overlap have any order.
+    A transaction comes first if it had been committed before a moment of the other one. Items of
+    one transaction come in the order of its statements. Other transactions have any order.
 
     Args:
         placed: items in the order in which they took effect.
+        since: the moment of a transaction; what was committed before must precede it.
     """
     latest: Placed | None = None
     last_of: dict[str, Placed] = {}
@@ -28,15 +31,19 @@ def out_of_order(placed: Iterable[Placed]) -> Iterator[tuple[Placed, Placed]]:
         same = last_of.get(operation.id)
         if same is not None and same[1] > index:
             yield same, item
-        elif latest is not None and operation.precedes(latest[0]):
+        elif latest is not None and operation.end == "ok" and operation.ended < since(latest[0]):
             yield latest, item
         last_of[operation.id] = item
-        if latest is None or operation.began > latest[0].began:
+        if latest is None or since(operation) > since(latest[0]):
             latest = item
 
 
 def lanes_follow_commits(account: Account) -> Iterator[Anomaly]:
-    """Ordered messages of a lane take effect in the order of their commits."""
+    """Ordered messages of a lane take effect in the order of their commits.
+
+    A producer waits until the one before it has committed. So a transaction precedes each one that
+    began to commit later, also if that one had begun before.
+    """
     lanes: dict[str, list[Placed]] = defaultdict(list)
     for row in account.effects["task"]:
         operation, message = account.enqueued.get(row["number"], (None, {}))
@@ -48,14 +55,17 @@ def lanes_follow_commits(account: Account) -> Iterator[Anomaly]:
         numbers = [each["number"] for each in operation["messages"]]
         lanes[message["lane"]].append((operation, numbers.index(row["number"]), row))
     for lane, placed in lanes.items():
-        for early, late in out_of_order(placed):
+        for early, late in out_of_order(placed, lambda each: each.commits):
             a, b = early[2]["number"], late[2]["number"]
             words = f"{b} was committed before {a}, and ran after it in lane {lane}"
             yield Anomaly("lane order", words, _both(early, late), [early[2], late[2]])
 
 
 def positions_follow_commits(account: Account) -> Iterator[Anomaly]:
-    """Positions have no gaps, each event has one, and they follow the order of commits."""
+    """Positions have no gaps, each event has one, and they follow the order of commits.
+
+    Transactions that overlap get their positions in any order: no publisher waits for another.
+    """
     published = {
         event["number"]: (each, index)
         for each in account.doing("publish")
@@ -70,7 +80,7 @@ def positions_follow_commits(account: Account) -> Iterator[Anomaly]:
     for row in account.events:
         if row["number"] in published:
             placed.append((*published[row["number"]], row))
-    for early, late in out_of_order(placed):
+    for early, late in out_of_order(placed, lambda each: each.began):
         words = (
             f"event {late[2]['number']} was committed before {early[2]['number']}, "
             "and has a later position"

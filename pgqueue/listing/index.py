@@ -26,7 +26,6 @@ from psycopg.errors import QueryCanceled
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
 from pgqueue.database.transactions import plan_without
-from pgqueue.engine import channels
 from pgqueue.engine import channels, search_index
 from pgqueue.values.names import as_text
 from pgqueue.values.readable import reading

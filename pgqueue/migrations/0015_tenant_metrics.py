@@ -7,7 +7,7 @@ from pgqueue.migrations.sql import RunSQLFile
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pgqueue", "0013_weights"),
+        ("pgqueue", "0014_jit"),
     ]
 
     operations = [

@@ -1,6 +1,6 @@
 """The readable face of the tables. Only `pgqueue.engine` changes a message's state."""
 
-from pgqueue.models.channel import Bell, Channel, Gate, Lane, Policy
+from pgqueue.models.channel import Channel, Policy
 from pgqueue.models.event import (
     AppendLock,
     Cursor,
@@ -14,6 +14,7 @@ from pgqueue.models.event import (
     Write,
 )
 from pgqueue.models.flow import Blocked, Dependency, FailedMember, Flow
+from pgqueue.models.lane import Bell, Gate, Lane
 from pgqueue.models.message import Dedupe, History, Message
 from pgqueue.models.operation import Backfill, Export, Operation, Purged
 from pgqueue.models.run_log import RunLog

@@ -29,7 +29,19 @@ from pgqueue.models.channel import RETENTIONS
 from pgqueue.models.fields import StatementTimestamp
 from pgqueue.states import State
 from tests import jobs
-from tests.factories import LEASE, bury, claim, count_by, done, enqueue, insert, run, schedule
+from tests.claims import GovernedClaims
+from tests.factories import (
+    LEASE,
+    bury,
+    claim,
+    count_by,
+    done,
+    enqueue,
+    failure,
+    insert,
+    run,
+    schedule,
+)
 
 Connection = psycopg.Connection[Any]
 MAIL = Channel("mail")
@@ -134,6 +146,18 @@ class TestAPolicy:
         assert (policy.max_running, policy.burst, policy.max_size) == (None, None, None)
         assert (policy.rate, policy.per) == (5.0, timedelta(seconds=1))
 
+    def test_has_a_breaker_until_a_call_leaves_it_out(self, db: None) -> None:
+        def stored() -> tuple[Any, ...]:
+            each = Policy.objects.get()
+            return each.breaker_failures, each.breaker_within, each.breaker_pause, each.governs
+
+        MAIL.policy(breaker=(5, 60, MINUTE / 2))
+        before = stored()
+        MAIL.policy(max_size=5)
+
+        assert before == (5, MINUTE, timedelta(seconds=30), True)
+        assert stored() == (None, None, None, False)
+
     def test_of_each_scope_stands_beside_the_others(self, db: None) -> None:
         MAIL.policy(max_running=1)
         MAIL.policy(max_running=2, each_key=True)
@@ -206,6 +230,13 @@ class TestAPolicy:
             ({"rate": 1e6, "per": 0.001}, "rate=1000000.0: it may be a million a second"),
             ({"rate": 1e-6, "per": timedelta(days=360)}, "rate=1e-06: it must be one"),
             ({"rate": 1, "per": timedelta(days=30), "burst": 2**31 - 1}, "burst=2147483647"),
+            ({"breaker": 5}, "breaker=5: it must be three values: failures, within and pause"),
+            ({"breaker": (5, 60)}, "breaker=(5, 60): it must be three values"),
+            ({"breaker": (0, 60, 30)}, "breaker: failures=0: it must be a whole number"),
+            ({"breaker": (1001, 60, 30)}, "breaker: failures=1001"),
+            ({"breaker": (5, 0, 30)}, "breaker: within=0: it must be longer than 0"),
+            ({"breaker": (5, 60, timedelta(days=367))}, "breaker: pause="),
+            ({"breaker": (5, 60, "30")}, "breaker: pause='30'"),
             ({"weight": 3}, "weight=3: only keys have one"),
             ({"weight": 101, "each_key": True}, "weight=101"),
             ({"max_running": 1, "key": ""}, "key='': a message without a key"),
@@ -232,6 +263,7 @@ class TestAPolicy:
             {"rate": 5, "burst": 2**31 - 1},
             {"max_running": 2**31 - 1, "max_size": 2**31 - 1},
             {"weight": 100, "key": "é" * 500},
+            {"breaker": (1000, timedelta(days=366), timedelta(microseconds=1))},
         ],
     )
     def test_at_the_edge_of_what_can_be_is_stored_and_can_be_claimed_by(
@@ -418,6 +450,26 @@ class TestAPauseWithAnEnd:
 
         assert said in str(raised.value)
         assert not Row.objects.exists()
+
+
+class TestAnOpenBreaker:
+    def test_is_told_and_is_closed_by_a_resume(self, queue: Connection) -> None:
+        MAIL.policy(breaker=(2, 60, 30))
+        MAIL.policy(breaker=(1, 60, 30), each_key=True)
+        enqueue(queue, 2, channel="mail", key="a")
+        enqueue(queue, 2, channel="mail", key="b")
+        (held,) = GovernedClaims(queue).claim(1)
+        settle.retry(queue, [failure(held)])
+
+        seen = [(each.key, each.state, each.failures, each.most) for each in MAIL.breakers()]
+        before = claim_ruled(queue)
+        resumed = [MAIL.resume(), MAIL.resume()]
+
+        assert seen == [("a", "open", 1, 1), ("", "closed", 1, 2)]
+        assert before == ["b", "b"]
+        assert resumed == [True, False]
+        assert claim_ruled(queue) == ["a", "a"]
+        assert [each.key for each in MAIL.breakers()] == [""]
 
 
 def test_a_paused_channel_starts_nothing_until_it_is_resumed(queue: Connection) -> None:

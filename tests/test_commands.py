@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -13,8 +14,8 @@ from django.db import connections
 
 from pgqueue import Channel
 from pgqueue.engine import live_counts
+from pgqueue.models import Breaker, History, Message, Policy
 from pgqueue.models import Channel as Row
-from pgqueue.models import History, Message, Policy
 from tests.factories import bury, enqueue, insert, run, schedule
 
 Connection = psycopg.Connection[Any]
@@ -25,6 +26,32 @@ def said(*arguments: str) -> str:
     output = StringIO()
     call_command("pgqueue_channel", *arguments, stdout=output)
     return output.getvalue().strip()
+
+
+class TestABreaker:
+    def test_is_set_shown_and_closed(self, queue: Connection) -> None:
+        limits = ("policy", "mail", "--breaker", "2", "60", "600", "--format", "json")
+        policies = json.loads(said(*limits))["policies"]
+        until = datetime.now(UTC) + timedelta(minutes=5)
+        Breaker.objects.create(channel="mail", key="", failed_at=[], open_until=until)
+
+        text, plain = said("show", "mail"), json.loads(said("show", "mail", "--format", "json"))
+
+        assert policies == [{"scope": "channel", "breaker": [2, 60.0, 600.0]}]
+        assert "policy scope channel, breaker [2, 60.0, 600.0]" in text
+        assert "breaker open, 0 of 2 failures, until" in text
+        assert [each["state"] for each in plain["breakers"]] == ["open"]
+        assert said("resume", "mail") == "Resumed."
+        assert said("resume", "mail") == "It was not paused."
+
+    @pytest.mark.parametrize(
+        "values", [("0", "60", "30"), ("1.5", "60", "30"), ("nan", "60", "30"), ("5", "60", "inf")]
+    )
+    def test_with_an_invalid_value_is_refused(
+        self, queue: Connection, values: tuple[str, ...]
+    ) -> None:
+        with pytest.raises(CommandError, match="breaker: "):
+            said("policy", "mail", "--breaker", *values)
 
 
 class TestLooking:

@@ -81,6 +81,15 @@ EXTREMES: dict[str, list[str]] = {
     "xid8": ["0", "3", "18446744073709551615"],
     "int8multirange": ["{}", "{(,)}", "{[1,2),[9223372036854775807,)}"],
     "_text": ["{}", "{NULL}", "{{a},{b}}", '{""}'],
+    "_timestamptz": [
+        "{}",
+        "{NULL}",
+        "{{2026-01-02},{2026-01-03}}",
+        "{infinity}",
+        "{-infinity}",
+        "{0001-01-03 00:00+00,9999-12-29 00:00+00}",
+        "[5:5]={2026-01-02}",
+    ],
     "_int8": [
         "{}",
         "{NULL}",
@@ -143,6 +152,7 @@ PLAIN: dict[str, Callable[[], str]] = {
     "xid8": lambda: "3",
     "int8multirange": lambda: "{[1,2)}",
     "_text": lambda: "{}",
+    "_timestamptz": lambda: "{2026-01-02 03:04:05+00}",
     "_int8": lambda: "{0}",
 }
 OWN = {

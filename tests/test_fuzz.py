@@ -278,6 +278,7 @@ OF_POLICIES: Mapping[str, list[Any]] = {
     "burst": [1, 1000],
     "max_size": [1, 2**31 - 1],
     "weight": [1, 100],
+    "breaker": [(1, 1, 1), (1000, timedelta(days=366), 0.001)],
     "key": [None, "a", "k" * 1000],
     "each_key": [True, False],
 }
@@ -291,6 +292,11 @@ def limit(name: str, value: Any) -> None:
     policy = Policy.objects.get()
     if name in ("max_running", "max_size", "burst", "weight", "rate"):
         assert getattr(policy, name) == value
+    elif name == "breaker":
+        failures, *times = value or (None, None, None)
+        given = [each and timedelta(seconds=seconds(each)) for each in times]
+        assert policy.breaker_failures == failures
+        assert [policy.breaker_within, policy.breaker_pause] == given
     elif name == "per":
         assert policy.per == timedelta(seconds=seconds(value))
     elif name == "key":

@@ -17,6 +17,7 @@ from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue import models
+from pgqueue.admin import breakers
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url, to_page, to_row, with_urls
@@ -90,6 +91,7 @@ class ChannelPages(QueueAdmin):
         if request.method == "POST":
             return self._switch(request, channel)
         configured, stats = channel.configured(), channel.stats()
+        failing = breakers.seen(channel.name)
         context = {
             **self._context(request, channel, gettext("Channel “%s”") % channel.name),
             "configured": configured,
@@ -97,6 +99,10 @@ class ChannelPages(QueueAdmin):
             "facts": _facts(stats, channel),
             "policies": _policies(request, channel),
             "adding": _adding(request, channel),
+            "breakers": [
+                (breakers.scope_of(each), breakers.in_words(request, each)) for each in failing
+            ],
+            "is_stopped": configured.is_paused or any(each.stops for each in failing),
             "lanes": channels.lanes(connections[settings().database], channel.name),
             "limit": channels.LANES,
             "bound": channels.LANE_BOUND,

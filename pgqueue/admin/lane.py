@@ -13,9 +13,11 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from pgqueue.admin import breakers
 from pgqueue.admin.links import to_page, to_row
 from pgqueue.conf import settings
 from pgqueue.engine import live_counts
+from pgqueue.engine.breakers import BreakerSeen
 from pgqueue.engine.live_counts import KeySeen
 from pgqueue.listing import index
 from pgqueue.listing.index import NEWEST_FIRST, NOT_IN_ORDER, without
@@ -27,7 +29,7 @@ from pgqueue.templatetags.pgqueue_admin import grouped
 from pgqueue.values.instants import local
 from pgqueue.values.readable import reading
 
-SATURATED = Lane.State.SATURATED
+SATURATED, THROTTLED = Lane.State.SATURATED, Lane.State.THROTTLED
 SHOWN = 10
 KINDS = 5
 """The number of kinds of messages that are counted, each by its own index."""
@@ -41,6 +43,7 @@ class KeyState:
         counted: The counts of its messages, up to a bound.
         is_all: Whether the counts include all of its messages.
         policy, of_channel: The limits of the key, and the limits of the channel as a whole.
+        breakers: The breakers of both that have counted a failure.
     """
 
     channel: Channel
@@ -52,6 +55,7 @@ class KeyState:
     gate: Gate | None
     policy: Policy | None
     of_channel: Policy | None
+    breakers: list[BreakerSeen]
 
     @classmethod
     def of(cls, name: str, key: str) -> KeyState:
@@ -72,11 +76,19 @@ class KeyState:
             gate=Gate.objects.using(alias).filter(channel=name).first(),
             policy=channel.policy_of(key),
             of_channel=channel.policy_of(),
+            breakers=breakers.seen(name, keys=["", key]),
         )
 
     def why(self, request: HttpRequest) -> list[str]:
         """Return the reasons that hold its messages back, the strongest first; []: no reason."""
-        return [*self._nobody(request), *self._limits(), *self._order(request), *self._later()]
+        stopped = self._breakers(request)
+        return [
+            *self._nobody(request),
+            *stopped,
+            *self._limits(),
+            *self._order(request),
+            *self._later(),
+        ]
 
     def _nobody(self, request: HttpRequest) -> Iterator[str]:
         name = self.channel.name
@@ -102,6 +114,15 @@ class KeyState:
                         each.task,
                         _moment(each.until),
                     )
+
+    def _breakers(self, request: HttpRequest) -> Iterator[str]:
+        for each in self.breakers:
+            if each.state != "closed":
+                yield format_html(
+                    _("The circuit breaker of {}: {}."),
+                    breakers.scope_of(each),
+                    breakers.in_words(request, each),
+                )
 
     def _limits(self) -> Iterator[str]:
         yield from self._limits_of_channel()
@@ -146,7 +167,7 @@ class KeyState:
                 _("The key is paused: a task was told to wait until {}."),
                 _moment(lane.paused_until),
             )
-        elif lane and lane.state == Lane.State.THROTTLED and lane.wake_at:
+        elif lane and self._is_throttled and lane.wake_at:
             yield format_html(
                 _("The key is throttled: its rate lets the next one start at {}."),
                 _moment(lane.wake_at),
@@ -156,6 +177,12 @@ class KeyState:
                 "The key is full: %(size)s of its messages wait or run, and %(most)s may "
                 "(max_size). New ones are not accepted."
             ) % {"size": self.counted.size, "most": policy.max_size}
+
+    @property
+    def _is_throttled(self) -> bool:
+        """Whether the key waits for its rate, and not for its breaker."""
+        is_stopped = any(each.key and each.stops for each in self.breakers)
+        return self.lane is not None and self.lane.state == THROTTLED and not is_stopped
 
     def _order(self, request: HttpRequest) -> Iterator[str]:
         name, alias = self.channel.name, settings().database

@@ -12,6 +12,7 @@ from pgqueue.admin.links import page_url
 from pgqueue.admin.preview import digest, effect
 from pgqueue.conf import settings
 from pgqueue.models import Policy
+from pgqueue.options.policies import BREAKER
 
 PREVIEWED = "_previewed"
 """The parameter with the digest of the policy that was previewed."""
@@ -48,7 +49,7 @@ class PolicyAdmin(QueueAdmin):
     change_form_template = "admin/pgqueue/policy.html"
     list_display = (
         *("channel", "scope", "key"),
-        *("max_running", "rate", "per", "burst", "max_size", "weight"),
+        *("max_running", "rate", "per", "burst", "max_size", "weight", *BREAKER),
     )
     list_filter = ("scope",)
     search_fields = ("channel", "key")
@@ -56,6 +57,7 @@ class PolicyAdmin(QueueAdmin):
     fieldsets = (
         (None, {"fields": ("channel", "scope", "key")}),
         (_("Limits"), {"fields": ("max_running", "rate", "per", "burst", "max_size", "weight")}),
+        (_("Circuit breaker"), {"fields": BREAKER}),
     )
 
     def render_change_form(

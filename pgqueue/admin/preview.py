@@ -19,9 +19,13 @@ from pgqueue.listing import index
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.models import Policy
 from pgqueue.operating.channels import Channel
+from pgqueue.options.policies import BREAKER
 from pgqueue.templatetags.pgqueue_admin import figure, grouped
 
-LIMITS = ("channel", "scope", "key", "max_running", "rate", "per", "burst", "max_size", "weight")
+LIMITS = (
+    *("channel", "scope", "key", "max_running", "rate", "per", "burst", "max_size", "weight"),
+    *BREAKER,
+)
 NAMED = 5
 """The most keys that are named."""
 
@@ -45,14 +49,32 @@ def in_words(policy: Policy) -> str:
         parts.append(_("%s wait or run") % policy.max_size)
     if policy.weight is not None:
         parts.append(_("weight %s") % policy.weight)
+    if policy.breaker_failures is not None:
+        parts.append(_("breaker: %s") % _breaker(policy))
     return ", ".join(parts) or _("no limit")
+
+
+def _breaker(policy: Policy) -> str:
+    return _("%(failures)s failures in %(within)s, pause %(pause)s") % {
+        "failures": policy.breaker_failures,
+        "within": _short(policy.breaker_within or timedelta()),
+        "pause": _short(policy.breaker_pause or timedelta()),
+    }
 
 
 def effect(policy: Policy) -> list[str]:
     """Return the effect of a policy if it were saved now, in words."""
-    if policy.scope == Policy.Scope.CHANNEL:
-        return list(_of_channel(policy))
-    return list(_of_keys(policy))
+    of_scope = _of_channel if policy.scope == Policy.Scope.CHANNEL else _of_keys
+    said = list(of_scope(policy))
+    if policy.breaker_failures is not None:
+        said.append(
+            _(
+                "The circuit breaker opens by %s. Failures before it is saved do not count. After "
+                "a pause, one message is tried."
+            )
+            % _breaker(policy)
+        )
+    return said
 
 
 def _of_channel(policy: Policy) -> Iterator[str]:

@@ -153,9 +153,11 @@ def _take(
         return None
     cursor = connection.execute(SQL[kind.claim], _to_claim(connection, given, room, lanes, kind))
     rows = cursor.fetchall()
-    claims = [Claim._make((*row[5:], given["worker_id"], ())) for row in rows if row[5] is not None]
-    damaged = unreadable(cursor, [row[5] for row in rows])
-    _, reached, started, heaviest, too_heavy, *_ = rows[0]
+    claims = [Claim._make((*row[6:], given["worker_id"], ())) for row in rows if row[6] is not None]
+    damaged = unreadable(cursor, [row[6] for row in rows])
+    _, reached, started, heaviest, too_heavy, has_probe, *_ = rows[0]
+    if claims and (room.is_half_open or has_probe):
+        _store_probes(connection, given["channel"], claims, is_of_channel=room.is_half_open)
     if room.is_gated and (claims or too_heavy):
         weights = {"started": started, "heaviest": heaviest, "next": too_heavy or 1}
         connection.execute(SQL["charge"], {"channel": given["channel"], **weights})
@@ -165,6 +167,21 @@ def _take(
         connection.execute(SQL["mark_urgent"], named)
     _, turn_at, looked_at = lanes[max(0, reached - 1)]
     return _Taken(claims, damaged, not reached, turn_at, looked_at)
+
+
+def _store_probes(
+    connection: Connection, channel: str, claims: Sequence[Claim], *, is_of_channel: bool
+) -> None:
+    connection.execute(
+        SQL["probe"],
+        {
+            "channel": channel,
+            "is_of_channel": is_of_channel,
+            "ids": [each.id for each in claims],
+            "attempts": [each.attempt for each in claims],
+            "keys": [each.key for each in claims],
+        },
+    )
 
 
 class _Lane(NamedTuple):
@@ -283,6 +300,7 @@ class _Room(NamedTuple):
         tokens: the same by the rate.
         max_running: the most that a message weighs for `max_running`.
         burst: the same for the rate.
+        is_half_open: whether the message that starts is the probe of the channel's breaker.
     """
 
     limit: int
@@ -292,6 +310,7 @@ class _Room(NamedTuple):
     tokens: int | None = None
     max_running: int | None = None
     burst: int | None = None
+    is_half_open: bool = False
 
 
 def _room(connection: Connection, channel: str, limit: int) -> _Room | None:

@@ -29,14 +29,14 @@ CASE WHEN gap IS NULL THEN 1000000
 p.per / p.rate AS gap, coalesce(p.burst, greatest(1, ceil(p.rate / extract(epoch FROM p.per) / 10)))::int AS burst
 
 -- name: room
--- How many messages the channel's policy allows to start, and the limits by which a claim weighs messages. The gate
--- was locked in an earlier statement.
-SELECT least(%(limit)s, places, tokens), places, tokens, max_running, burst
+-- How many messages the channel's policy allows to start, the limits by which a claim weighs messages, and whether the
+-- message that starts is the probe of the channel's breaker. The gate was locked in an earlier statement.
+SELECT least(%(limit)s, places, tokens, let_through), places, tokens, max_running, burst, let_through = 1
 FROM (
     SELECT CASE WHEN max_running IS NOT NULL THEN greatest(0, max_running - running) END::int AS places,
            max_running, burst,
 -- include: tokens
-           AS tokens
+           AS tokens, let_through
     FROM (
         SELECT p.max_running, g.tat, statement_timestamp() AS now,
 -- include: rate_of_p
@@ -46,8 +46,11 @@ FROM (
 -- include: weight_of_m
                            AS weight
                     FROM pgqueue_message m
-                    WHERE m.state = 'running' AND m.channel = p.channel LIMIT p.max_running) r) END AS running
+                    WHERE m.state = 'running' AND m.channel = p.channel LIMIT p.max_running) r) END AS running,
+-- include: let_through_by_b
+            AS let_through
         FROM pgqueue_policy p JOIN pgqueue_gate g USING (channel)
+        LEFT JOIN pgqueue_breaker b ON p.breaker_failures IS NOT NULL AND b.channel = p.channel AND b.key = ''
         WHERE p.channel = %(channel)s AND p.scope = 'channel') gated) open
 
 -- name: charge
@@ -67,6 +70,21 @@ FROM (
 -- include: rate_of_p
           FROM pgqueue_policy p WHERE p.scope = 'channel' AND p.rate IS NOT NULL) p USING (channel)) charged
 WHERE g.channel = charged.channel
+
+-- name: probe
+-- Store the probes of half-open breakers: messages that this transaction has claimed.
+WITH half_open AS MATERIALIZED (
+    SELECT b.key, c.id, c.attempt
+    FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(keys)s::text[]) AS c (id, attempt, key)
+    JOIN pgqueue_breaker b
+        ON b.channel = %(channel)s AND b.open_until IS NOT NULL
+        AND (b.key = c.key AND c.key <> '' OR b.key = '' AND %(is_of_channel)s)
+    ORDER BY b.key
+    FOR NO KEY UPDATE OF b
+)
+UPDATE pgqueue_breaker b SET probe_id = h.id, probe_attempt = h.attempt
+FROM half_open h
+WHERE b.channel = %(channel)s AND b.key = h.key
 
 -- name: longest_debt
 -- A heavy message may owe a slow rate more time than a timestamp has room for.
@@ -175,13 +193,16 @@ SELECT EXISTS (
 -- include: longest_debt
               ) END,
         paused_until = s.paused_until,
-        wake_at = CASE WHEN s.paused_until IS NOT NULL THEN s.paused_until
+        wake_at = CASE WHEN s.paused_until IS NOT NULL OR s.let_through = 0 AND s.open_until > s.now
+                       THEN greatest(s.paused_until, CASE WHEN s.let_through = 0 THEN s.open_until END)
                        WHEN (s.tokens <= s.used OR s.lacks_tokens) AND s.gap IS NOT NULL
                        THEN greatest(s.tat, s.now) + least(s.used * s.gap,
 -- include: longest_debt
                             ) - (s.burst - s.next) * s.gap END,
         state = CASE
-            WHEN s.paused_until IS NOT NULL THEN 'throttled'
+            WHEN s.paused_until IS NOT NULL OR s.let_through = 0 AND s.open_until > s.now THEN 'throttled'
+            -- The probe of the lane's breaker runs. It is governed, so that its end inserts a bell.
+            WHEN s.let_through <= s.taken THEN 'saturated'
             WHEN s.places <= s.used OR s.lacks_places THEN CASE WHEN (
                 SELECT count(*) FROM (
                     SELECT FROM pgqueue_message m
@@ -200,9 +221,11 @@ SELECT EXISTS (
 ),
 -- include: noticed
 -- At least one row, which tells how many lanes were reached even if they had no messages. It has the sum and the maximum
--- of the weights, and the weight of the message for which the rate of the channel has to wait.
+-- of the weights, the weight of the message for which the rate of the channel has to wait, and whether a lane gave the
+-- probe of its breaker.
 SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), w.used, w.heaviest,
-       (SELECT weight FROM stopped WHERE NOT has_gate_tokens), taken.*
+       (SELECT weight FROM stopped WHERE NOT has_gate_tokens),
+       EXISTS (SELECT FROM served WHERE let_through = 1 AND taken = 1), taken.*
 FROM (SELECT coalesce(sum(weight), 0)::int AS used, coalesce(max(weight), 1) AS heaviest FROM taken_weights) w
 LEFT JOIN taken ON true
 ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id
@@ -257,7 +280,9 @@ WITH fast AS MATERIALIZED (
                    FROM pgqueue_message m
                    WHERE m.state = 'running' AND m.channel = %(channel)s AND m.key = lane.key
                    LIMIT p.max_running) r) END AS running,
-           head.id AS head
+           head.id AS head,
+-- include: let_through_by_b
+           AS let_through, b.open_until
     FROM (SELECT %(channel)s::text AS channel, key, turn
           FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, turn)) lane
     CROSS JOIN LATERAL (
@@ -267,7 +292,7 @@ WITH fast AS MATERIALIZED (
         WHERE l.channel = %(channel)s AND l.key = lane.key
         LIMIT 1) l
     LEFT JOIN LATERAL (
-        SELECT p.max_running, p.weight,
+        SELECT p.max_running, p.weight, p.breaker_failures, p.breaker_pause,
 -- include: rate_of_p
         FROM (
             SELECT * FROM pgqueue_policy
@@ -277,6 +302,10 @@ WITH fast AS MATERIALIZED (
             WHERE channel = %(channel)s AND scope = 'each' AND key = '' AND lane.key <> '') p
         ORDER BY p.scope = 'key' DESC
         LIMIT 1) p ON true
+    LEFT JOIN LATERAL (
+        SELECT b.open_until, b.probe_id, b.probe_attempt FROM pgqueue_breaker b
+        WHERE p.breaker_failures IS NOT NULL AND b.channel = %(channel)s AND b.key = lane.key
+        LIMIT 1) b ON true
     LEFT JOIN LATERAL (
 -- include: head_of_lane
         ) head ON true
@@ -292,7 +321,7 @@ WITH fast AS MATERIALIZED (
     SELECT *, least(wanted, greatest(0, %(limit)s - before))::int AS n, before < %(limit)s AS is_reached
     FROM (
         SELECT *, coalesce(sum(wanted) OVER (ORDER BY turn ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
-        FROM (SELECT *, least(share, places, tokens)::int AS wanted FROM allowed) a) b
+        FROM (SELECT *, least(share, places, tokens, let_through)::int AS wanted FROM allowed) a) b
 )
 
 -- name: fits_its_lane

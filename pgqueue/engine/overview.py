@@ -46,8 +46,9 @@ class Limited(NamedTuple):
 
     Attributes:
         what: "key" or "channel".
-        state: "saturated" (max_running is reached) or "throttled" (its rate is used up).
-        wake_at: when its rate allows the next start.
+        state: "saturated" (max_running is reached), "throttled" (its rate is used up) or "stopped"
+            (its circuit breaker is open, or waits for its probe).
+        wake_at: when its rate or its breaker allows the next start.
         running: the number of its running messages.
     """
 

@@ -14,9 +14,12 @@ WHERE n <= %(each)s
 
 -- name: limited
 -- Lanes and channels with messages that a policy keeps from starting, and the policy. The claim that met the limit
--- has marked the lane as saturated or throttled. A channel with a policy for the channel as a whole has a gate. The
+-- has marked the lane as saturated or throttled; by a circuit breaker, it is stopped. A channel with a policy for the channel as a whole has a gate. The
 -- first channels are found by their gates, since any number of keys may have policies.
-(SELECT 'key' AS what, lane.channel, lane.key, lane.state, lane.wake_at, p.max_running, p.rate, p.per,
+(SELECT 'key' AS what, lane.channel, lane.key,
+        CASE WHEN
+-- include: let_through_by_b
+             = 0 THEN 'stopped' ELSE lane.state END, lane.wake_at, p.max_running, p.rate, p.per,
         (SELECT count(*) FROM (SELECT FROM pgqueue_message m
                                WHERE m.state = 'running' AND m.channel = lane.channel AND m.key = lane.key
                                LIMIT %(bound)s) r)
@@ -26,20 +29,24 @@ WHERE n <= %(each)s
  LEFT JOIN LATERAL (
      SELECT * FROM pgqueue_policy p
      WHERE p.channel = lane.channel AND p.scope IN ('each', 'key') AND p.key IN ('', lane.key) AND lane.key <> ''
-     ORDER BY p.scope = 'key' DESC LIMIT 1) p ON true)
+     ORDER BY p.scope = 'key' DESC LIMIT 1) p ON true
+ LEFT JOIN pgqueue_breaker b ON p.breaker_failures IS NOT NULL AND b.channel = lane.channel AND b.key = lane.key)
 UNION ALL
-(SELECT * FROM (
-     SELECT 'channel', p.channel, '',
-            CASE WHEN gate.wake_at > statement_timestamp() THEN 'throttled' ELSE 'saturated' END,
-            gate.wake_at, p.max_running, p.rate, p.per,
+(SELECT what, channel, key, state, wake_at, max_running, rate, per, running FROM (
+     SELECT 'channel' AS what, p.channel, '' AS key,
+            CASE WHEN
+-- include: let_through_by_b
+                 = 0 THEN 'stopped' WHEN gate.wake_at > statement_timestamp() THEN 'throttled' ELSE 'saturated' END AS state,
+            greatest(gate.wake_at, CASE WHEN b.open_until > statement_timestamp() THEN b.open_until END) AS wake_at, p.max_running, p.rate, p.per,
             (SELECT count(*) FROM (SELECT FROM pgqueue_message m
                                    WHERE m.state = 'running' AND m.channel = p.channel
                                    LIMIT %(bound)s) r) AS running
      FROM (SELECT * FROM pgqueue_gate ORDER BY channel LIMIT %(gates)s) gate
      CROSS JOIN LATERAL (
          SELECT * FROM pgqueue_policy p
-         WHERE p.channel = gate.channel AND p.scope = 'channel' AND p.key = '' LIMIT 1) p) c
- WHERE c.wake_at > statement_timestamp() OR c.max_running <= (
+         WHERE p.channel = gate.channel AND p.scope = 'channel' AND p.key = '' LIMIT 1) p
+     LEFT JOIN pgqueue_breaker b ON p.breaker_failures IS NOT NULL AND b.channel = p.channel AND b.key = '') c
+ WHERE c.state = 'stopped' OR c.wake_at > statement_timestamp() OR c.max_running <= (
      SELECT sum(weight) FROM (
          SELECT
 -- include: weight_of_m

@@ -279,6 +279,7 @@ def tidy(connection: Connection) -> int:
         given = {"limit": BATCH, **_left_out(connection)}
         wrong = connection.execute(SQL["contradictions"], given).fetchall()
         _try_to_mark(connection, sorted(wrong))
+        connection.execute(SQL["forget_breakers"], {"limit": BATCH})
         delete(connection, TABLE, SQL["forget"], SQL["over"], given, what="tidy lanes")
     return len(wrong)
 

@@ -1,6 +1,6 @@
 -- name: look
 -- Whether there are bells, whether messages may have been stored before their policy, and the seconds until a rate
--- allows the next start.
+-- or a breaker allows the next start.
 SELECT EXISTS (SELECT FROM pgqueue_bell WHERE id > %(after)s),
        EXISTS (SELECT FROM pgqueue_policy WHERE governs),
        (SELECT extract(epoch FROM min(wake_at) - clock_timestamp())::float8 FROM (
@@ -8,7 +8,9 @@ SELECT EXISTS (SELECT FROM pgqueue_bell WHERE id > %(after)s),
 -- include: lane_not_left_out
              ORDER BY wake_at LIMIT 1)
             UNION ALL
-            SELECT wake_at FROM pgqueue_gate WHERE wake_at > clock_timestamp()) w)
+            SELECT wake_at FROM pgqueue_gate WHERE wake_at > clock_timestamp()
+            UNION ALL
+            SELECT open_until FROM pgqueue_breaker WHERE open_until > clock_timestamp()) w)
 
 -- name: channels
 -- Every channel with a runnable lane, by one probe for each channel, as in `claim`.
@@ -262,6 +264,16 @@ WHERE ctid = ANY (ARRAY(
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED))
 
+-- name: forget_breakers
+-- Delete breakers that no policy asks for, or that are closed and have no failure that counts.
+DELETE FROM pgqueue_breaker
+WHERE (channel, key) IN (
+    SELECT b.channel, b.key
+    FROM pgqueue_breaker b LEFT JOIN LATERAL pgqueue_breaker_of_v1(b.channel, b.key) own ON true
+    WHERE own.failures IS NULL OR b.open_until IS NULL AND pgqueue_failed_lately_v1(b.failed_at, own.within) = '{}'
+    LIMIT %(limit)s
+    FOR UPDATE OF b SKIP LOCKED)
+
 -- name: over
 SELECT lane.ctid::text, lane.channel, lane.key FROM pgqueue_lane lane
 WHERE
@@ -303,6 +315,9 @@ WHERE lane.state IN ('idle', 'saturated') AND lane.turn_at < statement_timestamp
   )
   AND
 -- include: lane_not_left_out
+  AND NOT EXISTS (
+      SELECT FROM pgqueue_breaker b JOIN pgqueue_message m ON m.id = b.probe_id AND m.attempt = b.probe_attempt
+      WHERE b.channel = lane.channel AND b.key = lane.key AND m.state || '' = 'running')
   -- With a bell that waits for the router, the lane is about to be marked.
   AND NOT EXISTS (
       SELECT FROM pgqueue_bell b

@@ -276,7 +276,8 @@ WITH ended AS MATERIALIZED (
 
 -- name: bury_unreadable
 -- Each message becomes a dead letter whose error names the unreadable values. Its times are moved to the nearest
--- readable times. A request to cancel is dropped: history refuses an unreadable row.
+-- readable times. A request to cancel is dropped: history refuses an unreadable row. No run began, so that no circuit
+-- breaker counts a failure.
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(errors)s::text[])
@@ -305,7 +306,7 @@ WITH ended AS MATERIALIZED (
     FROM ended
     WHERE m.id = ANY (ARRAY(SELECT id FROM mine))
       AND m.id = ended.message AND m.attempt = ended.fence AND m.worker_id = ended.holder
-    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, 'failed' AS fault
+    RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, NULL AS fault
 ), became AS (
     SELECT id, channel, key, governed, flow_id, state AS word, fault FROM changed
 ),

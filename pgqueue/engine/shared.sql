@@ -49,7 +49,7 @@ rung AS (
 -- "…, became AS (SELECT id, channel, key, governed, flow_id, word, fault …)": `word` is their new state or their
 -- outcome, `fault` the reason why they must run again, or NULL. The change may make room in a lane, or let other
 -- messages of a flow go on: then a bell is inserted. It may also end a wait for the result, or be a notice for programs
--- that watch the channel.
+-- that watch the channel. A failure counts for the breakers of its channel and its key, and a probe's success closes one.
 rung AS (
     INSERT INTO pgqueue_bell (channel, key, ended)
     SELECT DISTINCT channel, key, NULL::bigint[] FROM became
@@ -77,6 +77,16 @@ rung AS (
                 ELSE pgqueue_notice_v1(channel, id, 'ended', word) END
     FROM became
     WHERE channel IN (SELECT name FROM pgqueue_channel WHERE watched)
+    UNION ALL
+    (SELECT pgqueue_note_failures_v1(channel, key, array_agg(id)) FROM became
+     WHERE fault = 'failed' AND channel IN (SELECT channel FROM pgqueue_policy WHERE breaker_failures IS NOT NULL)
+     GROUP BY channel, key
+     ORDER BY channel COLLATE "C", key COLLATE "C")
+    UNION ALL
+    (SELECT pgqueue_close_breaker_v1(b.channel, b.key, b.probe_id)
+     FROM became JOIN pgqueue_breaker b ON b.probe_id = became.id
+     WHERE became.word = 'succeeded'
+     ORDER BY b.channel, b.key)
 )
 
 -- name: cancelled_as_asked
@@ -134,6 +144,16 @@ AND (m.task <> '' OR %(takes_raw)s::boolean OR m.channel IN (SELECT name FROM pg
 -- name: paused_lanes
 -- The lanes whose key a task was told to leave alone. A partial index has them: it is empty where no task raises RateLimited.
 SELECT channel, key FROM pgqueue_lane WHERE paused_until > statement_timestamp()
+
+-- name: let_through_by_b
+-- How many messages the circuit breaker b lets start, under a policy with this `breaker_pause`: none while it is open or
+-- its probe runs, and one after that. An end beyond the policy's pause is none: the pause was made shorter, or the
+-- server's clock was set back.
+CASE WHEN b.open_until IS NULL THEN 1000000
+     WHEN b.open_until > statement_timestamp() AND b.open_until <= statement_timestamp() + breaker_pause + interval '1 second'
+          OR EXISTS (SELECT FROM pgqueue_message m
+                     WHERE m.id = b.probe_id AND m.attempt = b.probe_attempt AND m.state || '' = 'running') THEN 0
+     ELSE 1 END
 
 -- name: not_left_out
 -- A condition on message m: no claim has failed because of it in the last minute. See `culprits.choosing`.

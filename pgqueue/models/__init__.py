@@ -14,7 +14,7 @@ from pgqueue.models.event import (
     Write,
 )
 from pgqueue.models.flow import Blocked, Dependency, FailedMember, Flow
-from pgqueue.models.lane import Bell, Gate, Lane
+from pgqueue.models.lane import Bell, Breaker, Gate, Lane
 from pgqueue.models.message import Dedupe, History, Message
 from pgqueue.models.operation import Backfill, Export, Operation, Purged
 from pgqueue.models.run_log import RunLog
@@ -38,6 +38,7 @@ __all__ = [
     "Backfill",
     "Bell",
     "Blocked",
+    "Breaker",
     "Channel",
     "Cursor",
     "Dedupe",

@@ -14,9 +14,11 @@ from django.utils.translation import gettext_lazy as _
 
 from pgqueue.models.fields import GeneratedField, InstantField, StatementTimestamp
 from pgqueue.options.policies import (
+    BREAKER,
     FASTEST_RATE,
     LONGEST_BURST,
     LONGEST_PER,
+    MOST_FAILURES,
     SHORTEST_START,
     SLOWEST_RATE,
 )
@@ -222,6 +224,17 @@ AT_LEAST_ONE = {
 }
 
 
+NO_BREAKER = Q(**{f"{name}__isnull": True for name in BREAKER})
+A_BREAKER = Q(
+    **{f"{name}__isnull": False for name in BREAKER},
+    breaker_failures__range=(1, MOST_FAILURES),
+    breaker_within__gt=timedelta(),
+    breaker_within__lte=LONGEST_PER,
+    breaker_pause__gt=timedelta(),
+    breaker_pause__lte=LONGEST_PER,
+)
+
+
 class Policy(models.Model):
     """A limit of a channel, of one of its keys, or of each of them.
 
@@ -282,9 +295,30 @@ class Policy(models.Model):
         blank=True,
         help_text=_("Messages for each turn, where other keys have one."),
     )
+    breaker_failures = models.SmallIntegerField(
+        _("breaker: failures"),
+        null=True,
+        blank=True,
+        help_text=_("Failed runs that open the circuit breaker. It needs the two times below."),
+    )
+    breaker_within = models.DurationField(
+        _("breaker: within"),
+        null=True,
+        blank=True,
+        help_text=_("The time in which so many runs must fail: 00:01:00."),
+    )
+    breaker_pause = models.DurationField(
+        _("breaker: pause"),
+        null=True,
+        blank=True,
+        help_text=_("The time for which no message starts. Then one message is tried."),
+    )
     governs = GeneratedField(
         expression=ExpressionWrapper(
-            Q(max_running__isnull=False) | Q(rate__isnull=False) | Q(weight__isnull=False),
+            Q(max_running__isnull=False)
+            | Q(rate__isnull=False)
+            | Q(weight__isnull=False)
+            | Q(breaker_failures__isnull=False),
             output_field=models.BooleanField(),
         ),
         output_field=models.BooleanField(),
@@ -305,6 +339,11 @@ class Policy(models.Model):
             ),
             models.Index(
                 fields=["channel"], condition=Q(max_size__isnull=False), name="pgqueue_policy_sized"
+            ),
+            models.Index(
+                fields=["channel"],
+                condition=Q(breaker_failures__isnull=False),
+                name="pgqueue_policy_breaking",
             ),
         ]
         constraints = [
@@ -352,6 +391,14 @@ class Policy(models.Model):
                 condition=Q(weight__isnull=True) | Q(weight__range=(1, 100)) & ~Q(scope="channel"),
                 name="pgqueue_policy_weight",
                 violation_error_message=_("weight must be 1 to 100, and is for keys."),
+            ),
+            models.CheckConstraint(
+                condition=NO_BREAKER | A_BREAKER,
+                name="pgqueue_policy_breaker",
+                violation_error_message=_(
+                    "A breaker needs 1 to 1000 failures, and two times: longer than 0, and a year "
+                    "at most."
+                ),
             ),
         ]
 

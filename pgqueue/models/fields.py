@@ -130,6 +130,14 @@ class IdsField(Field):
         return "bigint[]"
 
 
+class InstantsField(Field):
+    """An array of times."""
+
+    def db_type(self, connection: BaseDatabaseWrapper) -> str:
+        """Say how PostgreSQL names it."""
+        return "timestamp with time zone[]"
+
+
 class BucketsField(ListField):
     """A histogram: an array of counts."""
 

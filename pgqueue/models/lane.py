@@ -1,4 +1,4 @@
-"""The rows that governed claims read beside a policy: lanes, gates and bells."""
+"""The rows that governed claims read beside a policy: lanes, gates, breakers and bells."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.models.fields import IdsField, InstantField
+from pgqueue.models.fields import IdsField, InstantField, InstantsField
 
 
 class Lane(models.Model):
@@ -94,6 +94,47 @@ class Gate(models.Model):
 
     def __str__(self) -> str:
         return self.channel
+
+
+class Breaker(models.Model):
+    """The failures of a channel or a key, and its circuit breaker: open, half-open, or closed.
+
+    Without a row the breaker is closed, and no run has failed lately.
+    """
+
+    pk = models.CompositePrimaryKey("channel", "key")
+    channel = models.TextField(db_collation="C")
+    key = models.TextField(
+        db_collation="C", help_text=_("The key; empty: the breaker of the channel as a whole.")
+    )
+    failed_at = InstantsField(help_text=_("When its last runs failed."))
+    open_until = InstantField(
+        null=True,
+        help_text=_("Before this time no message starts, and then one. Empty: it is closed."),
+    )
+    probe_id = models.BigIntegerField(
+        null=True, help_text=_("The message that was let through to try it.")
+    )
+    probe_attempt = models.IntegerField(null=True, help_text=_("The attempt of this message."))
+
+    class Meta:
+        db_table = "pgqueue_breaker"
+        default_permissions = ()
+        indexes = [
+            models.Index(
+                fields=["probe_id"],
+                condition=Q(probe_id__isnull=False),
+                name="pgqueue_breaker_probed",
+            ),
+            models.Index(
+                fields=["open_until"],
+                condition=Q(open_until__isnull=False),
+                name="pgqueue_breaker_open",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.channel}, key {self.key!r}" if self.key else self.channel
 
 
 class Bell(models.Model):

@@ -17,7 +17,8 @@ from pgqueue import models
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.database.migration_check import needing_tables
-from pgqueue.engine import channels, workers
+from pgqueue.engine import breakers, channels, workers
+from pgqueue.engine.breakers import BreakerSeen
 from pgqueue.engine.live_counts import Stats, measure, measure_all
 from pgqueue.engine.operate import Operated
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
@@ -95,6 +96,7 @@ class Channel:
         burst: int | None = None,
         max_size: int | None = None,
         weight: int | None = None,
+        breaker: tuple[int, timedelta | float, timedelta | float] | None = None,
         key: str | None = None,
         each_key: bool = False,
     ) -> None:
@@ -112,6 +114,10 @@ class Channel:
                 100 ms, and at least 1.
             max_size: messages that wait or run; no further ones are accepted.
             weight: messages of a key for each turn, 1 to 100, where other keys have one.
+            breaker: a circuit breaker, as (failures, within, pause): after so many failed runs, 1
+                to 1000, within the time `within`, no message of the scope starts for the time
+                `pause`. Then one message is tried: its success lets the others start, and its
+                failure begins the next pause. The times are seconds or timedeltas.
             key: limit this key alone; this replaces the policy for each key.
             each_key: limit each key. A message without a key belongs to no key.
 
@@ -128,6 +134,7 @@ class Channel:
             burst=burst,
             max_size=max_size,
             weight=weight,
+            breaker=breaker,
         )
         self._policies.bulk_create(
             [Policy(channel=self.name, **scope, **limits)],
@@ -185,11 +192,22 @@ class Channel:
 
     @_needs_tables
     def resume(self) -> bool:
-        """Let workers start its messages again; return whether it was paused before.
+        """Let workers start its messages again; return whether something stopped them before.
 
-        A pause with an end is over, too.
+        A pause with an end is over, too, and each circuit breaker is closed that was open.
         """
-        return self._rows.resume() > 0
+        with borrow(self.alias) as connection:
+            closed = breakers.close(connection, self.name)
+        return self._rows.resume() + closed > 0
+
+    def breakers(self) -> list[BreakerSeen]:
+        """Return the circuit breakers of the channel and its keys that have counted a failure.
+
+        The first ones are not closed. There are 100 at most, and no others than of policies with a
+        breaker.
+        """
+        with borrow(self.alias) as connection:
+            return breakers.seen(connection, self.name)
 
     @_needs_tables
     def configure(self, **options: Unpack[Configuration]) -> None:

@@ -57,6 +57,7 @@ BEGIN
             ('lock',        '',       'rw',   '',       'r'),
             ('lane',        '',       'arwd', 'r',      'r'),
             ('gate',        '',       'arw',  'ar',     'r'),
+            ('breaker',     '',       'arwd', 'rwd',    'r'),
             ('flow',        '',       'arwd', 'ar',     'r'),
             ('dependency',  '',       'ard',  'ar',     'r'),
             ('blocked',     '',       'arwd', 'ar',     'r'),

@@ -8,12 +8,16 @@ from functools import partial
 from typing import Any
 
 from pgqueue.exceptions import InvalidPolicy
-from pgqueue.values.error_words import checked_option
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.number_checks import as_count, as_timedelta
 
+BREAKER = ("breaker_failures", "breaker_within", "breaker_pause")
+"""The columns of a breaker, in the order of its values."""
 SLOWEST_RATE, FASTEST_RATE = 1e-6, 1e6
 LONGEST_PER = timedelta(days=366)
 SHORTEST_START = 1e-6  # seconds: PostgreSQL rounds a shorter time to 0, and would divide by it
+MOST_FAILURES = 1000
+"""The most failures that a breaker counts: their times are in one row."""
 LONGEST_BURST = 100 * 366 * 86_400.0  # seconds: a much later end is beyond PostgreSQL's range
 
 
@@ -25,6 +29,7 @@ def checked(
     burst: int | None,
     max_size: int | None,
     weight: int | None,
+    breaker: tuple[int, timedelta | float, timedelta | float] | None,
 ) -> dict[str, Any]:
     """Return the columns of a policy with these limits.
 
@@ -32,9 +37,10 @@ def checked(
         InvalidPolicy: the value of an option is invalid, or there is no limit.
     """
     limits = {"max_running": max_running, "rate": rate, "max_size": max_size, "weight": weight}
-    if all(limit is None for limit in limits.values()):
+    if breaker is None and all(limit is None for limit in limits.values()):
         raise InvalidPolicy(
-            f"It has no limit: give {', '.join(limits)}. To remove a policy, remove_policy()."
+            f"It has no limit: give {', '.join([*limits, 'breaker'])}. "
+            "To remove a policy, remove_policy()."
         )
     columns = {
         name: _check(name, value) for name, value in {**limits, "per": per, "burst": burst}.items()
@@ -43,7 +49,22 @@ def checked(
         _check_pace(rate, columns["per"], burst)
     elif burst is not None:
         raise InvalidPolicy(f"burst={burst!r}: it needs a rate.")
-    return columns
+    return {**columns, **_breaker(breaker)}
+
+
+def _breaker(breaker: Any) -> dict[str, Any]:
+    """Return the columns of a breaker, which are None without one."""
+    if breaker is None:
+        return dict.fromkeys(BREAKER)
+    if not isinstance(breaker, tuple | list) or len(breaker) != len(BREAKER):
+        raise InvalidPolicy(
+            f"breaker={shown(breaker)}: it must be three values: failures, within and pause."
+        )
+    checks: tuple[Callable[[Any], Any], ...] = (partial(as_count, most=MOST_FAILURES), _per, _per)
+    return {
+        name: checked_option(check, name.replace("_", ": "), value, InvalidPolicy)
+        for name, check, value in zip(BREAKER, checks, breaker, strict=True)
+    }
 
 
 def _check(name: str, value: Any) -> Any:

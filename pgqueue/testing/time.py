@@ -4,10 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Model
+from django.db.models import F, Func, Model, Value
 
 from pgqueue.conf import settings
-from pgqueue.models import Channel, Cursor, Dedupe, Gate, Lane, Message, Step, TaskPause
+from pgqueue.models import Breaker, Channel, Cursor, Dedupe, Gate, Lane, Message, Step, TaskPause
 from pgqueue.values.number_checks import as_timedelta
 
 INSTANTS: dict[type[Model], list[str]] = {
@@ -18,8 +18,18 @@ INSTANTS: dict[type[Model], list[str]] = {
     Lane: ["tat", "wake_at", "paused_until"],
     TaskPause: ["until"],
     Gate: ["tat", "wake_at"],
+    Breaker: ["open_until"],
     Cursor: ["retry_at"],
 }
+
+
+class _EachEarlier(Func):
+    """An array of times, each earlier by a duration."""
+
+    template = (
+        "(SELECT coalesce(array_agg(each - given.span), '{}') "
+        "FROM (SELECT %(expressions)s) given (times, span), unnest(given.times) each)"
+    )
 
 
 def advance(by: timedelta | float, *, database: str | None = None) -> None:
@@ -27,8 +37,9 @@ def advance(by: timedelta | float, *, database: str | None = None) -> None:
 
     Delayed messages and retries become due, also retries of a group's events. Durable runs wake up,
     held messages and messages with an expiry time expire, remembered dedupe keys are forgotten,
-    rates allow the next starts, and pauses with an end are over. No message is run: call
-    `run_all()` after it. The clocks of Python and PostgreSQL and the schedules do not change.
+    rates allow the next starts, and pauses with an end are over, also those of circuit breakers. No
+    message is run: call `run_all()` after it. The clocks of Python and PostgreSQL and the
+    schedules do not change.
 
     Args:
         by: seconds or a timedelta, 0 or longer.
@@ -45,3 +56,5 @@ def advance(by: timedelta | float, *, database: str | None = None) -> None:
         for model, names in INSTANTS.items():
             earlier: dict[str, Any] = {name: F(name) - span for name in names}
             model._base_manager.using(alias).update(**earlier)
+        breakers = Breaker._base_manager.using(alias)
+        breakers.update(failed_at=_EachEarlier(F("failed_at"), Value(span)))

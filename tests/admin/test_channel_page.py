@@ -9,16 +9,18 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import strip_tags
 from django.utils.http import urlencode
 
-from pgqueue.models import Channel, History, Message
+from pgqueue.models import Breaker, Channel, History, Message
 from pgqueue.operating.channels import Channel as Operated
 from pgqueue.testing import run_all
 from tests.admin.conftest import Connection, Login
-from tests.factories import bury, enqueue, limit, register, run, schedule
+from tests.factories import bury, enqueue, insert, limit, register, run, schedule
 
 PAGE = "/admin/pgqueue/channel/page/?name=mail"
 PURGE, TRIM = PAGE.replace("page", "purge"), PAGE.replace("page", "trim")
+HOUR = timedelta(hours=1)
 STATES = ["held", "scheduled", "ready", "dead"]
 
 
@@ -100,6 +102,35 @@ def test_it_is_paused_until_a_time_and_says_so(db: None, editor: Client):
 
     assert Operated("mail").stats().paused_until == datetime(2999, 1, 31, 8, 30, tzinfo=UTC)
     assert "It is paused until 2999-01-31 08:30:00:" in text(editor)
+
+
+def test_its_breakers_are_shown_and_closed_by_a_resume(queue: Connection, editor: Client):
+    limit("mail", "channel", breaker_failures=5, breaker_within=HOUR, breaker_pause=HOUR)
+    limit("mail", "each", breaker_failures=5, breaker_within=HOUR, breaker_pause=HOUR)
+    now = timezone.now()
+    until = now + timedelta(minutes=5)
+    probe = insert(queue, channel="mail", key="a", state="running")
+    failed = {"channel": "mail", "failed_at": [now - timedelta(minutes=1)]}
+    Breaker.objects.create(key="", open_until=until, **failed)
+    Breaker.objects.create(
+        key="a", open_until=now - HOUR, probe_id=probe, probe_attempt=1, **failed
+    )
+    Breaker.objects.create(key="b", open_until=now - HOUR, **failed)
+    Breaker.objects.create(key="c", open_until=None, **failed)
+    Message.objects.filter(pk=probe).update(attempt=1)
+
+    page: Any = editor.get(PAGE)
+    shown = {scope: strip_tags(state) for scope, state in page.context["breakers"]}
+    editor.post(PAGE, {"switch": "resume"})
+
+    end = f"{until:%Y-%m-%d %H:%M:%S %Z}"
+    assert shown == {
+        "the channel as a whole": f"open until {end}; 1 of 5 failures lately",
+        "the key “a”": f"it waits for the end of #{probe}; 1 of 5 failures lately",
+        "the key “b”": "one message is tried next; 1 of 5 failures lately",
+        "the key “c”": "closed; 1 of 5 failures lately",
+    }
+    assert [each.key for each in Breaker.objects.all()] == ["c"]
 
 
 @pytest.mark.parametrize("until", ["2001-01-31T08:30", "tomorrow"])

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from pgqueue.engine import settle
-from pgqueue.models import Gate, Lane, Message, TaskPause
+from pgqueue.models import Breaker, Gate, Lane, Message, TaskPause
 from pgqueue.operating.channels import Channel
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, ended, enqueue, failure, insert, limit, register, run
@@ -123,6 +123,24 @@ def test_a_key_that_is_paused_says_until_when(queue: Connection, viewer: Client)
 
     assert "The key is paused: a task was told to wait until" in reason
     assert f"{until:%H:%M:%S}" in reason
+
+
+def test_a_breaker_that_is_open_says_until_when(queue: Connection, viewer: Client):
+    hour = timedelta(hours=1)
+    until = timezone.now() + SOON
+    limit("mail", "each", breaker_failures=5, breaker_within=hour, breaker_pause=hour)
+    limit("mail", "channel", breaker_failures=5, breaker_within=hour, breaker_pause=hour)
+    lane("throttled", wake_at=until)
+    for key, end in (("tenant", until), ("other", until), ("", None)):
+        Breaker.objects.create(
+            channel="mail", key=key, failed_at=[timezone.now()] * 3, open_until=end
+        )
+
+    (reason,) = reasons(viewer)
+
+    assert reason.startswith("The circuit breaker of the key “tenant”: open until <time>")
+    assert f"{until:%H:%M:%S}" in reason
+    assert "3 of 5 failures lately" in reason
 
 
 def test_a_task_that_is_paused_says_until_when(queue: Connection, viewer: Client):

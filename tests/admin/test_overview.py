@@ -17,7 +17,7 @@ from pgqueue.admin.overview_data import LABELS, look
 from pgqueue.admin.overview_sections import in_words
 from pgqueue.engine import overview, run_statistics
 from pgqueue.engine.run_statistics import WINDOWS, Counts
-from pgqueue.models import Gate, Lane, Message, Policy, Worker
+from pgqueue.models import Breaker, Gate, Lane, Message, Policy, Worker
 from pgqueue.signals import task_started
 from pgqueue.states import State
 from tests import jobs
@@ -219,6 +219,38 @@ def test_limits_that_hold_back_are_named(viewer: Client) -> None:
     page = viewer.get(URL).text
     assert "Key ada of mail" in page
     assert "as many run as may: 1" in page
+
+
+def test_what_a_breaker_stops_is_named(viewer: Client) -> None:
+    hour = timedelta(hours=1)
+    breaker = {"breaker_failures": 5, "breaker_within": hour, "breaker_pause": hour}
+    now = timezone.now()
+    times = {"turn_at": now, "tat": now}
+    for channel, scope in (("crm", "channel"), ("tried", "channel"), ("mail", "each")):
+        limit(channel, scope, **breaker)
+    limit("closed", "channel", **breaker)
+    probe = Message.objects.create(
+        channel="tried", key="x", task="t", state=State.RUNNING, max_attempts=1, attempt=1
+    )
+    Lane.objects.create(
+        channel="mail", key="ada", state="throttled", wake_at=now + hour / 2, **times
+    )
+    for channel, key, columns in (
+        ("crm", "", {"open_until": now + hour / 2}),
+        ("mail", "ada", {"open_until": now + hour / 2}),
+        ("tried", "", {"open_until": now - hour, "probe_id": probe.pk, "probe_attempt": 1}),
+        ("closed", "", {"open_until": None}),
+    ):
+        Breaker.objects.create(channel=channel, key=key, failed_at=[], **columns)
+
+    found = look("default", HOUR).limited.found
+
+    assert [(each.what, each.channel, each.state, each.wake_at) for each in found] == [
+        ("channel", "crm", "stopped", now + hour / 2),
+        ("key", "mail", "stopped", now + hour / 2),
+        ("channel", "tried", "stopped", None),
+    ]
+    assert viewer.get(URL).text.count("its circuit breaker is open") == 3
 
 
 def test_limits_of_very_many_channels_are_not_all_looked_at_and_the_page_says_so(

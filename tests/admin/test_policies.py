@@ -26,6 +26,9 @@ COLUMNS = {
     "burst": "",
     "max_size": "",
     "weight": "",
+    "breaker_failures": "",
+    "breaker_within": "",
+    "breaker_pause": "",
 }
 
 
@@ -65,6 +68,17 @@ def test_a_policy_is_added_changed_and_deleted_and_each_is_logged(editor: Client
     assert Bell.objects.filter(channel="mail", key=None).count() == 3
 
 
+def test_a_policy_gets_a_breaker_after_its_preview(editor: Client):
+    breaker = {"breaker_failures": "5", "breaker_within": "00:01:00", "breaker_pause": "00:05:00"}
+
+    shown = editor.post(f"{POLICIES}add/", {**COLUMNS, **breaker}).content.decode()
+    add(editor, **breaker)
+
+    assert "The circuit breaker opens by 5 failures in 1" in shown
+    policy = Policy.objects.get()
+    assert (policy.breaker_failures, policy.breaker_pause) == (5, timedelta(minutes=5))
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -76,6 +90,11 @@ def test_a_policy_is_added_changed_and_deleted_and_each_is_logged(editor: Client
         ({"max_size": "0"}, "max_size must be 1 or more."),
         ({"weight": "2"}, "weight must be 1 to 100, and is for keys."),
         ({"scope": "each", "weight": "101"}, "weight must be 1 to 100"),
+        ({"breaker_failures": "5"}, "A breaker needs 1 to 1000 failures, and two times"),
+        (
+            {"breaker_failures": "0", "breaker_within": "60", "breaker_pause": "30"},
+            "A breaker needs 1 to 1000 failures",
+        ),
         ({"scope": "key", "max_size": "1"}, "A policy for one key names it"),
         ({"scope": "each", "key": "a", "max_size": "1"}, "the others don&#x27;t"),
     ],

@@ -22,7 +22,7 @@ TABLES = (
     *("event_inbox", "event", "reader", "group", "cursor", "webhook", "subscription"),
     *("tally", "tally_batch", "statistic", "total", "tenant_total"),
     *("flow", "dependency", "blocked", "failed_member", "operation"),
-    *("step", "signal", "event_wait", "run_log", "append_lock", "task_pause"),
+    *("step", "signal", "event_wait", "run_log", "append_lock", "task_pause", "breaker"),
 )
 
 

@@ -102,6 +102,26 @@ RULES: dict[str, Rule] = {
     "bell_numbers": between("id", 1),
     "bell_woken": flat("woken", "1"),
     "blocked_on_failure": one_of("on_failure", "wait", "cancel", "run"),
+    "breaker_arrays": each(
+        "failed_at",
+        [
+            "{NULL}",
+            "{2026-01-02,NULL}",
+            "{{2026-01-02},{2026-01-03}}",
+            f"{{{','.join(['2026-01-02'] * 1001)}}}",
+        ],
+        ["{}", f"{{{','.join(['2026-01-02'] * 1000)}}}"],
+    ),
+    "breaker_names": {**texts("channel", 200, least=1), **texts("key", 1000)},
+    "breaker_numbers": {**between("probe_id", 1, MOST), **between("probe_attempt", 0)},
+    "breaker_times": {
+        **times("open_until"),
+        **each(
+            "failed_at",
+            ["{infinity}", "{2026-01-02,-infinity}", "{0001-01-02 23:59:59.999999+00}"],
+            ["{0001-01-03 00:00+00,9999-12-29 00:00+00}"],
+        ),
+    },
     "channel_age_after": each("age_after", ["0", *LASTING], ["1 microsecond", "36525 days"]),
     "channel_retention": each(
         "dead_retention retention retention_cancelled retention_discarded retention_expired "
@@ -176,6 +196,23 @@ RULES: dict[str, Rule] = {
     ),
     "operation_numbers": between("message_id", 1),
     "operation_times": times("created_at"),
+    "policy_breaker": {
+        "breaker_failures": (
+            [{"breaker_failures": each} for each in ("0", "1001", None)],
+            [
+                {"breaker_failures": "1"},
+                {"breaker_failures": "1000"},
+                {"breaker_failures": None, "breaker_within": None, "breaker_pause": None},
+            ],
+        ),
+        **{
+            name: (
+                [{name: each} for each in ("0", "366 days 1 microsecond", None)],
+                [{name: "1 microsecond"}, {name: "366 days"}],
+            )
+            for name in ("breaker_within", "breaker_pause")
+        },
+    },
     "policy_burst": between("burst", 1),
     "policy_max_running": between("max_running", 1),
     "policy_max_size": between("max_size", 1),

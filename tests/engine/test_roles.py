@@ -48,8 +48,17 @@ from pgqueue.events import (
     subscriptions,
 )
 from pgqueue.exceptions import ChannelFull, MessageEnded
+from pgqueue.models import (
+    Breaker,
+    Event,
+    History,
+    Message,
+    Schedule,
+    StoredSignal,
+    Subscription,
+    Webhook,
+)
 from pgqueue.models import Channel as Row
-from pgqueue.models import Event, History, Message, Schedule, StoredSignal, Subscription, Webhook
 from pgqueue.operating import bulk
 from pgqueue.operating.roles import PARTS, script
 from pgqueue.tasks import latches, registry, scheduling
@@ -666,7 +675,7 @@ class TestAWorker:
         connection.execute(f"CREATE ROLE {login} LOGIN PASSWORD 'secret' IN ROLE {prefix}worker")
         try:
             subscriptions.create("all", task=jobs.anything, topics="**")
-            Channel("default").policy(max_running=5)
+            Channel("default").policy(max_running=5, breaker=(1, 60, 0.001))
             jobs.add.enqueue(1, 2)
             jobs.fail.enqueue("no such order")
             jobs.attempt_number_atomically.enqueue()
@@ -736,7 +745,11 @@ class TestAnOperator:
         mail.policy(max_running=4)
         mail.configure(retention=60, watched=True)
         assert mail.pause()
+        Breaker.objects.create(
+            channel="mail", key="", failed_at=[], open_until=timezone.now() + timedelta(hours=1)
+        )
         assert mail.resume()
+        assert not Breaker.objects.exists()
         assert mail.stats().ready == 0
         assert mail.remove_policy()
         scheduling.run("nightly", database="operator")

@@ -113,8 +113,8 @@ class TestEveryStatement:
             )
 
         def is_in_order(before: str) -> bool:
-            # In the order of ids, or of a group's partitions, or one row.
-            ordered = r'\bORDER BY (id|("group", )?partition)'
+            # In the order of ids, of a group's partitions, of the keys of breakers, or one row.
+            ordered = r'\bORDER BY (id|("group", )?partition|(b\.)?key)'
             return bool(re.search(rf"({ordered}|\bLIMIT 1|\bWHERE id = %\(\w+\)s)\s*$", before))
 
         assert failing(does) == [], (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pgqueue import RateLimited, TaskContext, task
+from pgqueue import Channel, RateLimited, TaskContext, task
 from pgqueue.models import Message
 from pgqueue.testing import advance, run_all
 from tests import jobs
@@ -43,6 +43,35 @@ def test_the_pause_of_a_rate_limit_passes(scope: str) -> None:
     advance(timedelta(minutes=10))
 
     assert while_paused == []
+    assert [run.status for run in run_all()] == ["succeeded"] * 2
+
+
+@pytest.mark.parametrize(("passed", "failed"), [(59, 1), (61, 2)])
+def test_failures_that_a_breaker_counts_grow_old(passed: float, failed: int) -> None:
+    Channel("default").policy(breaker=(2, 60, 600))
+    jobs.fail.using(max_attempts=1).enqueue("first")
+    run_all()
+
+    advance(passed)
+    jobs.fail.using(max_attempts=1).enqueue("second")
+    run_all()
+    jobs.fail.using(max_attempts=1).enqueue("third")
+
+    # The second failure opens the breaker, unless the first one no longer counts.
+    assert len(run_all()) == failed - 1
+
+
+def test_the_pause_of_a_breaker_passes() -> None:
+    Channel("default").policy(breaker=(1, 60, 600))
+    jobs.fail.using(max_attempts=1).enqueue("first")
+    run_all()
+    jobs.add.enqueue(1, 2)
+    jobs.add.enqueue(3, 4)
+
+    while_open = run_all()
+    advance(timedelta(minutes=10))
+
+    assert while_open == []
     assert [run.status for run in run_all()] == ["succeeded"] * 2
 
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from django.core.management.base import CommandError
 
+from pgqueue.engine.breakers import BreakerSeen
 from pgqueue.engine.live_counts import Stats
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments, rows
@@ -21,7 +22,7 @@ from pgqueue.operating.channels import Channel
 from pgqueue.states import Outcome
 from pgqueue.values.escaping import on_one_line
 
-LIMITS = ("max_running", "rate", "per", "burst", "max_size", "weight")
+LIMITS = ("max_running", "rate", "per", "burst", "max_size", "weight", "breaker")
 ENDED = {
     Outcome.SUCCEEDED: "succeeded",
     Outcome.CANCELLED: "were cancelled",
@@ -60,6 +61,13 @@ class Command(QueueCommand):
             "--max-size", type=count, metavar="N", help="the most messages that wait or run."
         )
         policy.add_argument("--weight", type=count, metavar="N", help="messages for each turn.")
+        policy.add_argument(
+            "--breaker",
+            nargs=3,
+            type=float,
+            metavar=("FAILURES", "WITHIN", "PAUSE"),
+            help="after so many failures within seconds, no message starts for seconds, then one.",
+        )
         policy.add_argument("--remove", action="store_true", help="lift these limits.")
 
         retention = verbs.add_parser(
@@ -158,6 +166,9 @@ def _show(channel: Channel, options: Mapping[str, Any]) -> Said:
     lines += [f"{'pause':>20} {pause}"] if (pause := pause_of(stats)) else []
     lines += [f"{name.replace('_', ' '):>20} {keep}" for name, keep in kept.items()]
     lines += [f"{'policy':>20} {_in_words(each)}" for each in policies]
+    breakers = channel.breakers()
+    lines += [f"{'breaker':>20} {_breaker_in_words(each)}" for each in breakers]
+    plain["breakers"] = [_said_of_breaker(each) for each in breakers]
     return Said("\n".join(lines), plain)
 
 
@@ -171,6 +182,9 @@ def _kept(channel: Channel) -> dict[str, timedelta]:
 def _policy(channel: Channel, options: Mapping[str, Any]) -> Said:
     scope = {"key": options["key"], "each_key": options["each_key"]}
     limits = {name: options[name] for name in LIMITS if options[name] is not None}
+    if breaker := options["breaker"]:
+        failures, *times = breaker
+        limits["breaker"] = (int(failures) if failures.is_integer() else failures, *times)
     if options["remove"]:
         if limits:
             raise CommandError(f"--remove lifts all of its limits: leave out {', '.join(limits)}.")
@@ -268,11 +282,33 @@ def _row(cells: list[str]) -> str:
 
 def _said(policy: Policy) -> dict[str, Any]:
     """Return the scope and the limits of a policy; `per` is in seconds."""
-    limits = {name: getattr(policy, name) for name in LIMITS if getattr(policy, name) is not None}
+    columns = {name: getattr(policy, name) for name in LIMITS if name != "breaker"}
+    limits = {name: value for name, value in columns.items() if value is not None}
+    if policy.breaker_within and policy.breaker_pause:
+        times = (policy.breaker_within, policy.breaker_pause)
+        seconds = [each.total_seconds() for each in times]
+        limits["breaker"] = [policy.breaker_failures, *seconds]
     per = {"per": policy.per.total_seconds()} if policy.rate else {}
     limits.pop("per")
     key = {"key": policy.key} if policy.key else {}
     return {"scope": policy.scope, **key, **limits, **per}
+
+
+def _said_of_breaker(breaker: BreakerSeen) -> dict[str, Any]:
+    until = breaker.open_until
+    return {
+        **breaker._asdict(),
+        "open_until": None if until is None else until.isoformat(),
+    }
+
+
+def _breaker_in_words(breaker: BreakerSeen) -> str:
+    said = f"{breaker.state}, {breaker.failures} of {breaker.most} failures"
+    if breaker.state == "open" and breaker.open_until:
+        said += f", until {breaker.open_until.isoformat(sep=' ', timespec='seconds')}"
+    if breaker.probe_id:
+        said += f", tried by #{breaker.probe_id}"
+    return f"{said}, key {on_one_line(breaker.key)}" if breaker.key else said
 
 
 def _in_words(policy: Mapping[str, Any]) -> str:

@@ -1,0 +1,76 @@
+"""Runs of workers open and close the circuit breakers of their channels."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.management import call_command
+
+from pgqueue import Channel, Defer, task
+from pgqueue.models import Breaker, History, Message
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CRM = Channel("crm")
+answers: list[bool] = []
+
+
+@task(channel="crm", max_attempts=1)
+def ask() -> None:
+    if not answers.pop(0):
+        raise ConnectionError("the service is away")
+
+
+@task(channel="crm", max_attempts=1, atomic=True)
+def ask_atomically() -> None:
+    if not answers.pop(0):
+        raise ConnectionError("the service is away")
+
+
+@task(channel="crm", max_attempts=1)
+def put_off() -> None:
+    raise Defer(3600)
+
+
+def drain() -> None:
+    call_command("runworker", "--drain", verbosity=1)
+
+
+@pytest.mark.parametrize("asking", [ask, ask_atomically])
+def test_a_service_that_comes_back_gets_its_messages(asking: object) -> None:
+    answers[:] = [False, False, False, True, True]
+    CRM.policy(max_running=1, breaker=(2, 60, 0.2))
+    for _ in range(5):
+        asking.enqueue()  # type: ignore[attr-defined]
+
+    drain()
+
+    assert Message.objects.dead().count() == 3
+    assert History.objects.filter(outcome="succeeded").count() == 2
+    assert answers == []
+    assert CRM.breakers() == []
+
+
+def test_an_open_breaker_keeps_its_messages_and_leaves_other_channels_alone() -> None:
+    answers[:] = [False]
+    CRM.policy(max_running=1, breaker=(1, 60, 3600))
+    ask.enqueue()
+    drain()
+    ask.enqueue()
+    answers[:] = [True]
+    ask.using(channel="other").enqueue()
+    call_command("runworker", "--drain", "--channel", "other", verbosity=1)
+
+    (seen,) = CRM.breakers()
+
+    assert (seen.state, seen.failures, seen.most) == ("open", 1, 1)
+    assert answers == []
+    assert Message.objects.filter(channel="crm", state="ready").count() == 1
+
+
+def test_a_deferral_is_no_failure() -> None:
+    CRM.policy(breaker=(1, 60, 3600))
+    put_off.enqueue()
+
+    drain()
+
+    assert not Breaker.objects.exists()

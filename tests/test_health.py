@@ -38,7 +38,7 @@ from pgqueue.engine.event_partitions import SIZE
 from pgqueue.engine.health import Holder
 from pgqueue.engine.values import Position
 from pgqueue.events import subscribing
-from pgqueue.models import LogFloor, Subscription, Webhook
+from pgqueue.models import Breaker, LogFloor, Subscription, Webhook
 from pgqueue.operating import health
 from pgqueue.operating.health import Check, HealthLimits, Status
 from pgqueue.options.webhook_options import new_secret
@@ -212,6 +212,22 @@ class TestAge:
 
         assert (made.status, made.said) == (Status.OK, "nothing waits")
         assert made.figures["seconds"]["mail"] >= 400
+
+
+class TestBreakers:
+    def test_warn_while_they_are_open(self, connection: Connection) -> None:
+        Channel("mail").policy(breaker=(1, 60, 3600))
+        before = check("breakers")
+        Breaker.objects.create(
+            channel="mail", key="", failed_at=[], open_until=datetime.now(UTC) + timedelta(hours=1)
+        )
+
+        made = check("breakers")
+
+        assert (before.status, before.said) == (Status.OK, "none is open")
+        assert made.status == Status.WARNING
+        assert made.said == "1 open, so that no message starts: 1 in mail"
+        assert made.figures == {"open": {"mail": 1}}
 
 
 class TestDeadLetters:
@@ -828,7 +844,8 @@ def test_a_database_without_the_tables_fails_and_says_what_to_do(without_tables:
     assert code == 2
     lines = [line for line in text.splitlines() if "failing" in line]
     assert [line.split()[0] for line in lines[1:]] == [
-        *("workers", "age", "dead", "duties", "partitions", "bloat", "groups", "webhooks", "rows")
+        *("workers", "age", "dead", "breakers", "duties", "partitions", "bloat"),
+        *("groups", "webhooks", "rows"),
     ]
     assert all(line.endswith("does not exist: run manage.py migrate") for line in lines[1:])
 

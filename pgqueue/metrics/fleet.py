@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from pgqueue.conf import settings
 from pgqueue.engine import (
+    breakers,
     channels,
     health,
     replication,
@@ -105,6 +106,16 @@ def _messages(connection: Connection, left_out: Counter[str]) -> Iterator[Metric
         "Whether a channel is paused.",
         "channel",
         {name: stats.paused for name, stats in found.items()},
+    )
+
+
+def _breakers(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    yield _gauge(
+        "pgqueue_breakers_open",
+        "Circuit breakers of a channel and its keys that let no message start: they are open, or "
+        "wait for the one message that is tried. Only channels with a breaker have a series.",
+        "channel",
+        _first("breakers", breakers.stopping(connection).items(), left_out),
     )
 
 
@@ -319,6 +330,7 @@ def _locks(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
 
 PARTS: Mapping[str, Part] = {
     "messages": _messages,
+    "breakers": _breakers,
     "workers": _workers,
     "runs": _runs,
     "tenants": _tenants,

@@ -56,6 +56,14 @@ ALERTS: dict[str, tuple[list[Series], list[Series]]] = {
         [{AGE: "400x60", 'pgqueue_channel_paused{channel="mail"}': "0x60"}],
         [{AGE: "300x60"}, {AGE: "400x60", 'pgqueue_channel_paused{channel="mail"}': "1x60"}],
     ),
+    "PGQueueBreakerOpen": (
+        [{'pgqueue_breakers_open{channel="mail"}': "1x60"}],
+        [
+            {'pgqueue_breakers_open{channel="mail"}': "0x60"},
+            # A short outage.
+            {'pgqueue_breakers_open{channel="mail"}': "0x26 1x34"},
+        ],
+    ),
     "PGQueueDeadLetters": counted("dead"),
     "PGQueueRunsLost": counted("lost"),
     "PGQueueFailing": (

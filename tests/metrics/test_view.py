@@ -16,6 +16,7 @@ from django.core.management import call_command
 from django.db import connection as django_connection
 from django.test import Client
 from django.urls import path
+from django.utils import timezone
 from prometheus_client.parser import text_string_to_metric_families
 
 from pgqueue import Channel, flow, metrics, publish, task, webhooks
@@ -24,12 +25,12 @@ from pgqueue.engine import duty, workers
 from pgqueue.engine import flows as engine
 from pgqueue.engine.run_statistics import OUTCOMES
 from pgqueue.metrics import fleet
-from pgqueue.models import Schedule, Subscription, Webhook
+from pgqueue.models import Breaker, Schedule, Subscription, Webhook
 from pgqueue.options.webhook_options import new_secret
 from pgqueue.testing import run_all
 from tests.durable import tasks as durable
 from tests.eventually import eventually
-from tests.factories import bury, enqueue, register, subscribed
+from tests.factories import bury, enqueue, insert, register, subscribed
 from tests.feeding import by_wal, feeding, slot_made
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
@@ -98,6 +99,29 @@ class TestAScrape:
         assert found["pgqueue_workers", "worker"] == 1
         assert found["pgqueue_rows_left_out",] == 3
         assert not any(found["pgqueue_scrape_failed", part] for part in fleet.PARTS)
+
+    def test_counts_the_breakers_that_let_no_message_start(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        Channel("mail").policy(breaker=(5, 60, 3600), each_key=True)
+        Channel("images").policy(breaker=(5, 60, 3600))
+        Channel("other").policy(max_running=3)
+        hour = timedelta(hours=1)
+        probe = insert(connection, channel="mail", key="b", state="running", attempt=1)
+        tried = {"probe_id": probe, "probe_attempt": 1}
+        for key, until, given in (
+            *(("a", hour, {}), ("b", -hour, tried), ("c", -hour, {})),
+            ("d", 9 * hour, {}),  # beyond the pause of its policy
+        ):
+            Breaker.objects.create(
+                channel="mail", key=key, failed_at=[], open_until=timezone.now() + until, **given
+            )
+
+        found = scrape()
+
+        assert found["pgqueue_breakers_open", "mail"] == 2
+        assert found["pgqueue_breakers_open", "images"] == 0
+        assert ("pgqueue_breakers_open", "other") not in found
 
     def test_counts_runs_and_their_times(self, scrape: Scrape) -> None:
         divide.enqueue_many([(1,), (1,), (0,)])

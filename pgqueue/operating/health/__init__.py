@@ -73,6 +73,7 @@ CHECKS: Mapping[str, QueueCheck] = {
     "workers": work.workers,
     "age": work.age,
     "dead": work.dead,
+    "breakers": work.breakers,
     "duties": work.duties,
     "partitions": server.partitions,
     "bloat": server.bloat,

@@ -10,6 +10,7 @@ from typing import Any
 
 from pgqueue.conf import settings
 from pgqueue.duties.all import all_duties
+from pgqueue.engine import breakers as engine_breakers
 from pgqueue.engine import health
 from pgqueue.events import subscribing
 from pgqueue.operating.health.judging import ExaminedQueue, Judgement, Status, status_of, worse
@@ -71,6 +72,16 @@ def dead(queue: ExaminedQueue) -> Judgement:
     status = status_of(sum(dead.values()), warning=queue.limits.max_dead)
     said = f"{'about ' if about else ''}{sum(dead.values())}{queue.beyond}"
     return status, said, {"letters": dead, "is_estimate": about}
+
+
+def breakers(queue: ExaminedQueue) -> Judgement:
+    stopping = {name: n for name, n in engine_breakers.stopping(queue.connection).items() if n}
+    figures = {"open": stopping}
+    if not stopping:
+        return Status.OK, "none is open", figures
+    first = next(iter(stopping))
+    said = f"{sum(stopping.values())} open, so that no message starts: {stopping[first]} in {first}"
+    return Status.WARNING, said, figures
 
 
 @dataclass(frozen=True)

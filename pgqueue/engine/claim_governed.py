@@ -97,6 +97,13 @@ def claim(
 
 
 def _claim(connection: Connection, given: Mapping[str, Any]) -> GovernedClaims:
+    try:
+        return _claim_in_short(connection, given)
+    except _BreakerIsLocked:
+        return GovernedClaims([], is_beside_another=True)
+
+
+def _claim_in_short(connection: Connection, given: Mapping[str, Any]) -> GovernedClaims:
     with in_short(connection):
         room = _room(connection, given["channel"], given["limit"])
         if room is None:
@@ -155,9 +162,10 @@ def _take(
     rows = cursor.fetchall()
     claims = [Claim._make((*row[6:], given["worker_id"], ())) for row in rows if row[6] is not None]
     damaged = unreadable(cursor, [row[6] for row in rows])
-    _, reached, started, heaviest, too_heavy, has_probe, *_ = rows[0]
-    if claims and (room.is_half_open or has_probe):
-        _store_probes(connection, given["channel"], claims, is_of_channel=room.is_half_open)
+    _, reached, started, heaviest, too_heavy, probes, *_ = rows[0]
+    probes += room.is_half_open and claims != []
+    if probes and probes > _store_probes(connection, given["channel"], claims, room):
+        raise _BreakerIsLocked
     if room.is_gated and (claims or too_heavy):
         weights = {"started": started, "heaviest": heaviest, "next": too_heavy or 1}
         connection.execute(SQL["charge"], {"channel": given["channel"], **weights})
@@ -169,19 +177,22 @@ def _take(
     return _Taken(claims, damaged, not reached, turn_at, looked_at)
 
 
+class _BreakerIsLocked(Exception):
+    """Another transaction writes the breaker of which this claim has taken the probe."""
+
+
 def _store_probes(
-    connection: Connection, channel: str, claims: Sequence[Claim], *, is_of_channel: bool
-) -> None:
-    connection.execute(
-        SQL["probe"],
-        {
-            "channel": channel,
-            "is_of_channel": is_of_channel,
-            "ids": [each.id for each in claims],
-            "attempts": [each.attempt for each in claims],
-            "keys": [each.key for each in claims],
-        },
-    )
+    connection: Connection, channel: str, claims: Sequence[Claim], room: _Room
+) -> int:
+    """Store which claims are probes of breakers; return how many were stored."""
+    given = {
+        "channel": channel,
+        "is_of_channel": room.is_half_open,
+        "ids": [each.id for each in claims],
+        "attempts": [each.attempt for each in claims],
+        "keys": [each.key for each in claims],
+    }
+    return connection.execute(SQL["probe"], given).rowcount
 
 
 class _Lane(NamedTuple):

@@ -72,7 +72,8 @@ FROM (
 WHERE g.channel = charged.channel
 
 -- name: probe
--- Store the probes of half-open breakers: messages that this transaction has claimed.
+-- Store the probes of half-open breakers: messages that this transaction has claimed. A breaker that another transaction
+-- writes is skipped: a failure that is settled in a long transaction must not stop this worker.
 WITH half_open AS MATERIALIZED (
     SELECT b.key, c.id, c.attempt
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(keys)s::text[]) AS c (id, attempt, key)
@@ -80,7 +81,7 @@ WITH half_open AS MATERIALIZED (
         ON b.channel = %(channel)s AND b.open_until IS NOT NULL
         AND (b.key = c.key AND c.key <> '' OR b.key = '' AND %(is_of_channel)s)
     ORDER BY b.key
-    FOR NO KEY UPDATE OF b
+    FOR NO KEY UPDATE OF b SKIP LOCKED
 )
 UPDATE pgqueue_breaker b SET probe_id = h.id, probe_attempt = h.attempt
 FROM half_open h
@@ -221,11 +222,11 @@ SELECT EXISTS (
 ),
 -- include: noticed
 -- At least one row, which tells how many lanes were reached even if they had no messages. It has the sum and the maximum
--- of the weights, the weight of the message for which the rate of the channel has to wait, and whether a lane gave the
--- probe of its breaker.
+-- of the weights, the weight of the message for which the rate of the channel has to wait, and the number of lanes that
+-- gave the probe of their breaker.
 SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), w.used, w.heaviest,
        (SELECT weight FROM stopped WHERE NOT has_gate_tokens),
-       EXISTS (SELECT FROM served WHERE let_through = 1 AND taken = 1), taken.*
+       (SELECT count(*) FROM served WHERE let_through = 1 AND taken = 1), taken.*
 FROM (SELECT coalesce(sum(weight), 0)::int AS used, coalesce(max(weight), 1) AS heaviest FROM taken_weights) w
 LEFT JOIN taken ON true
 ORDER BY taken.ordered DESC, taken.priority DESC, taken.run_at, taken.id

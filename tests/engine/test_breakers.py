@@ -530,6 +530,26 @@ class TestTwoSessions:
         assert settle.complete(other, [done(probe[0])]) == set()  # too late
         assert take(connection) == []
 
+    @SCOPES
+    def test_a_claim_does_not_wait_for_a_failure_that_is_not_committed(
+        self, connection: Connection, other: Connection, scope: str
+    ) -> None:
+        broken_by(2, scope=scope)
+        enqueue(connection, 9, key="a")
+        *failed, late = take(connection, 3)
+        fail(connection, *failed)
+        let_the_pause_end()
+        connection.execute("SET lock_timeout = '1s'")
+
+        with other.transaction():
+            fail(other, late)
+            beside = GovernedClaims(connection)
+            before = beside.claim(9)
+        after = take(connection)
+
+        assert (before, len(after)) == ([], 1)
+        assert beside.wake_in == timedelta(milliseconds=10)
+
     def test_a_failure_does_not_wait_for_a_claim(
         self, connection: Connection, other: Connection
     ) -> None:

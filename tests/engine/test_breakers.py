@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -13,55 +12,9 @@ from pgqueue.engine import cancel, lease, route, settle
 from pgqueue.engine.settle import Deferral, Finish
 from pgqueue.engine.values import Claim
 from pgqueue.models import Breaker, Lane, Message, Policy
+from tests.breaking import HOUR, PAST, SCOPES, broken_by, fail, let_the_pause_end, open_it, take
 from tests.claims import GovernedClaims
-from tests.factories import (
-    OVER,
-    Connection,
-    claim,
-    done,
-    enqueue,
-    failure,
-    limit,
-    store,
-)
-from tests.stepping import Step
-
-MINUTE = timedelta(minutes=1)
-HOUR = timedelta(hours=1)
-PAST = datetime(2001, 1, 1, tzinfo=UTC)
-SCOPES = pytest.mark.parametrize("scope", ["channel", "each"])
-
-
-def broken_by(failures: int, *, scope: str = "channel", key: str = "", **other: Any) -> Policy:
-    """Save a policy with a breaker that pauses for an hour."""
-    return limit(
-        scope=scope,
-        key=key,
-        breaker_failures=failures,
-        breaker_within=MINUTE,
-        breaker_pause=HOUR,
-        **other,
-    )
-
-
-def fail(connection: Connection, *claims: Claim, delay: timedelta = HOUR) -> set[int]:
-    return settle.retry(connection, [failure(each, delay=delay) for each in claims])
-
-
-def take(connection: Connection, limit: int = 100) -> list[Claim]:
-    return GovernedClaims(connection).claim(limit)
-
-
-def let_the_pause_end() -> None:
-    Breaker.objects.filter(open_until__isnull=False).update(open_until=PAST)
-    Lane.objects.filter(wake_at__isnull=False).update(wake_at=PAST)
-
-
-def open_it(connection: Connection, *, failures: int = 2) -> None:
-    """Fail two runs of the key a, which must open a breaker."""
-    enqueue(connection, failures, key="a")
-    fail(connection, *take(connection, failures))
-    assert Breaker.objects.filter(open_until__isnull=False).exists()
+from tests.factories import Connection, claim, done, enqueue, failure, limit, store
 
 
 class TestAClosedBreaker:
@@ -403,164 +356,6 @@ class TestAChangedPolicy:
         route.tidy(connection)
 
         assert Breaker.objects.exists()
-
-
-class TestTwoSessions:
-    @SCOPES
-    @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-    def test_that_fail_at_once_reach_the_threshold_together(
-        self,
-        connection: Connection,
-        other: Connection,
-        step: Callable[..., Step],
-        scope: str,
-        order: tuple[int, int],
-    ) -> None:
-        broken_by(2, scope=scope)
-        enqueue(connection, 3, key="a")
-        held = take(connection, 2)
-
-        with connection.transaction():
-            fail(connection, held[order[0]])
-            second = step(fail, other, held[order[1]])
-            second.waits()
-        assert second.result() == {held[order[1]].id}
-
-        assert take(connection) == []
-        assert len(Breaker.objects.get().failed_at) == 2
-
-    def test_that_fail_for_keys_in_opposite_orders_do_not_lock_each_other_out(
-        self, connection: Connection, other: Connection, step: Callable[..., Step]
-    ) -> None:
-        broken_by(2, scope="each")
-        store(connection, ["b", "a", "a", "b"])
-        held = {(each.key, n): each for n, each in enumerate(take(connection))}
-        a, b = ([each for (key, _), each in held.items() if key == name] for name in "ab")
-
-        with connection.transaction():
-            fail(connection, a[0])
-            second = step(fail, other, b[1], a[1])
-            second.waits()  # for a, although it was given b first
-            fail(connection, b[0])
-        second.result()
-
-        assert Breaker.objects.filter(open_until__isnull=False).count() == 2
-
-    def test_count_a_failure_that_is_later_than_the_start_of_a_settle_that_waited(
-        self,
-        connection: Connection,
-        other: Connection,
-        third: Connection,
-        step: Callable[..., Step],
-    ) -> None:
-        broken_by(9, scope="each")
-        store(connection, ["a", "b", "b", "a"])
-        held = take(connection)
-        a, b = ([each for each in held if each.key == name] for name in "ab")
-
-        with third.transaction():
-            fail(third, a[0])
-            waiting = step(fail, other, a[1], b[0])
-            waiting.waits()  # for the breaker of a
-            fail(connection, b[1])
-        waiting.result()
-
-        assert len(Breaker.objects.get(key="b").failed_at) == 2
-
-    @SCOPES
-    def test_a_claim_beside_an_opening_begins_before_its_commit_or_obeys_it(
-        self, connection: Connection, other: Connection, scope: str
-    ) -> None:
-        broken_by(1, scope=scope)
-        enqueue(connection, 3, key="a")
-        (held,) = take(connection, 1)
-
-        with connection.transaction():
-            fail(connection, held)
-            before = take(other, 1)
-        after = take(other)
-
-        assert (len(before), after) == (1, [])
-
-    @SCOPES
-    def test_that_claim_after_the_pause_let_one_probe_through(
-        self, connection: Connection, other: Connection, scope: str
-    ) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
-
-        with connection.transaction():
-            first = take(connection)
-            beside = take(other)
-        after = take(other)
-
-        assert (len(first), beside, after) == (1, [], [])
-
-    @SCOPES
-    def test_a_probe_that_is_rolled_back_was_none(
-        self, connection: Connection, other: Connection, scope: str
-    ) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
-
-        with connection.transaction(force_rollback=True):
-            assert len(take(connection)) == 1
-
-        assert len(take(other)) == 1
-
-    @SCOPES
-    def test_a_probe_whose_worker_was_killed_holds_it_until_the_rescue(
-        self, connection: Connection, other: Connection, scope: str
-    ) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
-        probe = GovernedClaims(other, lease=OVER).claim(9)
-
-        before = take(connection)
-        lease.rescue(connection, max_lost=3)
-        after = take(connection)
-
-        assert (len(probe), before, len(after)) == (1, [], 1)
-        assert settle.complete(other, [done(probe[0])]) == set()  # too late
-        assert take(connection) == []
-
-    @SCOPES
-    def test_a_claim_does_not_wait_for_a_failure_that_is_not_committed(
-        self, connection: Connection, other: Connection, scope: str
-    ) -> None:
-        broken_by(2, scope=scope)
-        enqueue(connection, 9, key="a")
-        *failed, late = take(connection, 3)
-        fail(connection, *failed)
-        let_the_pause_end()
-        connection.execute("SET lock_timeout = '1s'")
-
-        with other.transaction():
-            fail(other, late)
-            beside = GovernedClaims(connection)
-            before = beside.claim(9)
-        after = take(connection)
-
-        assert (before, len(after)) == ([], 1)
-        assert beside.wake_in == timedelta(milliseconds=10)
-
-    def test_a_failure_does_not_wait_for_a_claim(
-        self, connection: Connection, other: Connection
-    ) -> None:
-        broken_by(9)
-        enqueue(connection, 9, key="a")
-        (held,) = take(connection, 1)
-
-        with connection.transaction():
-            assert len(take(connection, 1)) == 1  # and has the gate and the lane locked
-            other.execute("SET lock_timeout = '1s'")
-            assert fail(other, held) == {held.id}
 
 
 def _finish(connection: Connection, held: Claim) -> None:

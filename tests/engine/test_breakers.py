@@ -9,7 +9,7 @@ import pytest
 
 from pgqueue import Channel as Operated
 from pgqueue.engine import cancel, lease, route, settle
-from pgqueue.engine.settle import Deferral, Finish
+from pgqueue.engine.settle import Deferral, Finish, Pause
 from pgqueue.engine.values import Claim
 from pgqueue.models import Breaker, Lane, Message, Policy
 from tests.breaking import HOUR, PAST, SCOPES, broken_by, fail, let_the_pause_end, open_it, take
@@ -82,6 +82,18 @@ class TestAClosedBreaker:
 
         assert not Breaker.objects.exists()
         assert take(connection) != []
+
+    @pytest.mark.parametrize("key", [None, "a"])
+    def test_counts_no_run_that_was_told_to_wait(
+        self, connection: Connection, key: str | None
+    ) -> None:
+        broken_by(1)
+        enqueue(connection, 1, key="a")
+        (held,) = take(connection)
+
+        settle.defer(connection, [Deferral(held, HOUR, pauses=Pause("default", key))])
+
+        assert not Breaker.objects.exists()
 
     def test_counts_each_key_alone_and_leaves_messages_without_one_alone(
         self, connection: Connection

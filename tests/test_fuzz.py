@@ -691,7 +691,10 @@ OF_CREATE: Mapping[str, list[Any]] = {
 }
 OF_SUBSCRIBE: Mapping[str, list[Any]] = {
     **OF_SUBSCRIPTIONS,
-    **{name: OF_TASKS[name] for name in ("channel", "priority", "max_attempts", "metadata")},
+    **{
+        name: OF_TASKS[name]
+        for name in ("channel", "priority", "weight", "max_attempts", "metadata")
+    },
 }
 
 

@@ -30,6 +30,7 @@ from pgqueue.models.subscription import SEEN_FOR, SubscriptionQuerySet
 from pgqueue.options.records import Option, Record, in_section
 from pgqueue.options.subscription_options import OPTIONS, checked_name
 from pgqueue.tasks import redacting, scheduling
+from pgqueue.tasks.options import HEAVIEST
 from pgqueue.values.names import as_channel
 from pgqueue.values.number_checks import as_count
 
@@ -45,7 +46,7 @@ NEW: Any = (
 )
 THERE: Any = (
     (None, {"fields": ("name", *RULE, "paused")}),
-    (_("Messages"), {"fields": (*MESSAGE, "priority", "max_attempts")}),
+    (_("Messages"), {"fields": (*MESSAGE, "priority", "weight", "max_attempts")}),
     (_("Expiry"), {"fields": (*EXPIRY, "expires_at")}),
 )
 PLACE: Any = (_("Progress"), {"fields": ("state", "position", "seen_at", "created_at")})
@@ -97,6 +98,9 @@ class SubscriptionForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean_priority(self) -> int:
         return int(self.checked("priority", lambda value: as_count(value, least=-100, most=100)))
+
+    def clean_weight(self) -> int:
+        return int(self.checked("weight", lambda value: as_count(value, most=HEAVIEST)))
 
     def clean_max_attempts(self) -> int:
         return int(self.checked("max_attempts", as_count))

@@ -46,6 +46,7 @@ class DeclaredSubscription(NamedTuple):
     batch: int | None
     split_by: str
     priority: int
+    weight: int
     max_attempts: int
     metadata: str
     expires_after: timedelta | None

@@ -117,21 +117,21 @@ WHERE name = %(name)s AND NOT paused
 -- Like a schedule, a replaced definition comes back only after no worker has declared its replacement for a
 -- minute. A subscription with `expires_after` has a minute more, too, since a worker may declare it late.
 INSERT INTO pgqueue_subscription AS s
-    (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, max_attempts, metadata,
+    (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, weight, max_attempts, metadata,
      expires_after, expires_at, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition, predicate, params,
      declared, seen_at, position, created_at)
 SELECT name, task, ARRAY(SELECT jsonb_array_elements_text(topics::jsonb)), "where"::jsonb, channel, key, ordered,
-       batch, split_by, priority, max_attempts, metadata::jsonb, expires_after,
+       batch, split_by, priority, weight, max_attempts, metadata::jsonb, expires_after,
        statement_timestamp() + expires_after + interval '1 minute',
        ARRAY(SELECT jsonb_array_elements_text(exact::jsonb)), regex, eq_path, eq_value::jsonb, path, vars::jsonb,
        key_path, split_path, definition, predicate, params::jsonb, true, statement_timestamp(), coalesce(start, b.head), statement_timestamp()
 FROM unnest(%(name)s::text[], %(task)s::text[], %(topics)s::text[], %(where)s::text[], %(channel)s::text[],
             %(key)s::text[], %(ordered)s::boolean[], %(batch)s::int[], %(split_by)s::text[], %(priority)s::smallint[],
-            %(max_attempts)s::int[], %(metadata)s::text[], %(expires_after)s::interval[], %(exact)s::text[],
+            %(weight)s::smallint[], %(max_attempts)s::int[], %(metadata)s::text[], %(expires_after)s::interval[], %(exact)s::text[],
             %(regex)s::text[], %(eq_path)s::text[], %(eq_value)s::text[], %(path)s::text[], %(vars)s::text[],
             %(key_path)s::text[], %(split_path)s::text[], %(definition)s::text[], %(predicate)s::text[], %(params)s::text[],
             %(start)s::bigint[])
-    AS d (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, max_attempts, metadata,
+    AS d (name, task, topics, "where", channel, key, ordered, batch, split_by, priority, weight, max_attempts, metadata,
           expires_after, exact, regex, eq_path, eq_value, path, vars, key_path, split_path, definition, predicate, params, start),
 (
 -- include: bounds
@@ -140,7 +140,7 @@ ORDER BY name COLLATE "C"
 ON CONFLICT (name) DO UPDATE
 SET task = excluded.task, topics = excluded.topics, "where" = excluded."where", channel = excluded.channel,
     key = excluded.key, ordered = excluded.ordered, batch = excluded.batch, split_by = excluded.split_by,
-    priority = excluded.priority, max_attempts = excluded.max_attempts, metadata = excluded.metadata,
+    priority = excluded.priority, weight = excluded.weight, max_attempts = excluded.max_attempts, metadata = excluded.metadata,
     expires_after = excluded.expires_after, expires_at = excluded.expires_at, exact = excluded.exact,
     regex = excluded.regex, eq_path = excluded.eq_path, eq_value = excluded.eq_value, path = excluded.path,
     vars = excluded.vars, predicate = excluded.predicate, params = excluded.params, key_path = excluded.key_path, split_path = excluded.split_path,

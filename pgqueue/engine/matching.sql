@@ -154,12 +154,12 @@ WITH subs AS MATERIALIZED (
     GROUP BY name, key, part, number
 ), stored AS (
     INSERT INTO pgqueue_message
-        (channel, key, task, payload, metadata, priority, max_attempts, state, ordered, governed)
+        (channel, key, task, payload, metadata, options, priority, max_attempts, state, ordered, governed)
     SELECT s.channel, g.key, s.task,
            CASE WHEN s.task = '' THEN g.argument
                 ELSE jsonb_build_object('args', jsonb_build_array(g.argument), 'kwargs', '{}'::jsonb) END,
            s.metadata || jsonb_build_object('subscription', s.name, 'position', g.first),
-           s.priority, s.max_attempts, 'ready', s.ordered,
+           CASE WHEN s.weight > 1 THEN jsonb_build_object('weight', s.weight) END, s.priority, s.max_attempts, 'ready', s.ordered,
            s.ordered OR s.channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
                         AND pgqueue_is_governed_v1(s.channel, g.key)
     FROM grouped g JOIN subs s ON s.name = g.name

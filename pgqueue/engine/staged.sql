@@ -23,6 +23,7 @@ SELECT version, origin, rows FROM pgqueue_write WHERE app_id = %(app_id)s
 SELECT s.attempt, s.number, coalesce(s.channel, %(channel)s) AS channel, coalesce(s.key, '') AS key,
        coalesce(s.task, %(task)s) AS task, coalesce(s.payload, %(payload)s::jsonb) AS payload, s.body,
        coalesce(s.metadata, '{}') AS metadata, coalesce(s.priority, %(priority)s)::smallint AS priority,
+       CASE WHEN s.weight > 1 THEN jsonb_build_object('weight', s.weight) END AS options,
        coalesce(s.max_attempts, %(max_attempts)s) AS max_attempts, s.run_at, s.expires_at,
        coalesce(s.ordered, %(ordered)s) AS ordered, s.dedupe_key
 FROM pgqueue_staged s
@@ -84,7 +85,7 @@ WITH rows AS MATERIALIZED (
           ORDER BY dedupe_key COLLATE "C", array_position(%(attempts)s::bigint[], attempt), number
           OFFSET 0) each
     CROSS JOIN LATERAL pgqueue_enqueue_v1(
-        each.channel, each.key, each.task, each.payload, each.body, each.metadata, NULL, each.priority,
+        each.channel, each.key, each.task, each.payload, each.body, each.metadata, each.options, each.priority,
         each.max_attempts, each.run_at, NULL, each.expires_at, NULL, NULL, each.ordered, each.dedupe_key, NULL,
         false, NULL, each.reserved, NULL, false) v
 )
@@ -94,9 +95,9 @@ SELECT came_of, count(*), min(channel), min(key) FROM stored GROUP BY came_of
 -- The rows of one attempt, in their order.
 WITH changed AS (
     INSERT INTO pgqueue_message
-        (channel, key, task, payload, body, metadata, priority, max_attempts, run_at, created_at, expires_at,
+        (channel, key, task, payload, body, metadata, options, priority, max_attempts, run_at, created_at, expires_at,
          state, governed)
-    SELECT channel, key, task, payload, body, metadata, priority, max_attempts,
+    SELECT channel, key, task, payload, body, metadata, options, priority, max_attempts,
            coalesce(run_at, statement_timestamp()), statement_timestamp(), expires_at,
            CASE WHEN run_at > statement_timestamp() THEN 'scheduled' ELSE 'ready' END,
            channel IN (SELECT channel FROM pgqueue_policy WHERE governs) AND pgqueue_is_governed_v1(channel, key)

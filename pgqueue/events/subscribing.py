@@ -45,7 +45,8 @@ NOT_FROM_EVENTS = ("run_after", "expires_at", "ttl", "dedupe_key", "dedupe_for",
                    "longest_wait", "hold_for", "enqueue_on_commit", "connection", "schedule",
                    "encrypted")  # fmt: skip
 """Options of tasks that messages of events do not have."""
-OF_MESSAGES = ("channel", "queue_name", "ordered", "priority", "max_attempts", "metadata")
+OF_MESSAGES = ("channel", "queue_name", "ordered", "priority", "weight", "max_attempts",
+               "metadata")  # fmt: skip
 """Options that a subscription gives its messages. All other options come from the task."""
 TAKES_MANY = "_takes_many_events"
 
@@ -112,10 +113,10 @@ def subscribe(
         topics: patterns such as "order.paid", "order.*" or "order.**"; none: all topics.
         name: the name of the subscription; "": the task's name.
         {options}
-        options: further options of the task, as for `@task`: channel, priority, max_attempts,
-            backoff, timeout, atomic, metadata, takes_context, database. If the function is a task
-            already, or has another subscription: only channel, ordered, priority, max_attempts and
-            metadata.
+        options: further options of the task, as for `@task`: channel, priority, weight,
+            max_attempts, backoff, timeout, atomic, metadata, takes_context, database. If the
+            function is a task already, or has another subscription: only channel, ordered,
+            priority, weight, max_attempts and metadata.
 
     Raises:
         InvalidSubscription, InvalidFilter, InvalidTask: an option is invalid.
@@ -295,6 +296,7 @@ def _described(subscribed: Subscribed) -> DeclaredSubscription:
         "channel": own.queue_name,
         "ordered": own.ordered,
         "priority": own.priority,
+        "weight": own.weight,
         "max_attempts": own.max_attempts or settings().max_attempts,
         "metadata": own.metadata_json,
         **{
@@ -306,5 +308,8 @@ def _described(subscribed: Subscribed) -> DeclaredSubscription:
         "eq_value": json.dumps(made["eq_value"]) if made["eq_path"] else None,
         "vars": json.dumps(made["vars"]),
     }
-    digest = hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode())
+    # The digest without a weight is the one of older versions: a worker of such a version would
+    # otherwise replace the definition.
+    digested = {name: each for name, each in described.items() if (name, each) != ("weight", 1)}
+    digest = hashlib.sha256(json.dumps(digested, sort_keys=True, default=str).encode())
     return DeclaredSubscription(**described, definition=digest.hexdigest())

@@ -103,13 +103,15 @@ def _of_messages(own: Task[Any, Any] | None, options: Mapping[str, Any]) -> dict
     if own is None:
         if options["channel"] is None:
             raise InvalidSubscription("channel=None: raw messages need one.")
-        return {"task": "", "max_attempts": settings().max_attempts, "priority": 0, "metadata": {}}
+        raw = {"task": "", "priority": 0, "weight": 1, "metadata": {}}
+        return {**raw, "max_attempts": settings().max_attempts}
     return {
         "task": own.name,
         "channel": options["channel"] or own.queue_name,
         "ordered": options["ordered"] or own.ordered,
         "max_attempts": own.max_attempts or settings().max_attempts,
         "priority": own.priority,
+        "weight": own.weight,
         "metadata": json.loads(own.metadata_json),
     }
 

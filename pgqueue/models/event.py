@@ -217,6 +217,7 @@ class Staged(models.Model):
     body = models.BinaryField(null=True)
     metadata = JSONField(null=True)
     priority = models.SmallIntegerField(null=True)
+    weight = models.SmallIntegerField(null=True)
     max_attempts = models.IntegerField(null=True)
     run_at = InstantField(null=True)
     expires_at = InstantField(null=True)

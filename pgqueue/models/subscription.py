@@ -104,6 +104,12 @@ class Subscription(models.Model):
         help_text=OPTIONS["split_by"].help,
     )
     priority = models.SmallIntegerField(_("priority"), db_default=0, default=0)
+    weight = models.SmallIntegerField(
+        _("weight"),
+        db_default=1,
+        default=1,
+        help_text=_("For how many messages each of its messages counts in limits, 1 to 100."),
+    )
     max_attempts = models.IntegerField(
         _("max attempts"), db_default=MAX_ATTEMPTS, default=MAX_ATTEMPTS
     )
@@ -179,6 +185,9 @@ class Subscription(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(priority__range=(-100, 100)), name="pgqueue_subscription_priority"
+            ),
+            models.CheckConstraint(
+                condition=Q(weight__range=(1, 100)), name="pgqueue_subscription_weight"
             ),
             models.CheckConstraint(
                 condition=Q(max_attempts__gte=1), name="pgqueue_subscription_attempts"

@@ -98,6 +98,7 @@ MESSAGE = {
         Written("body", Kind.BYTES, 0, PAYLOAD_LIMIT),
         Written("metadata", Kind.OBJECT, 0, PAYLOAD_LIMIT),
         Written("priority", Kind.NUMBER, -100, 100),
+        Written("weight", Kind.NUMBER, 1, 100),
         Written("max_attempts", Kind.NUMBER, 1, LARGEST),
         Written("run_at", Kind.TIME),
         Written("expires_at", Kind.TIME),

@@ -60,6 +60,7 @@ class EventTaskOptions(TypedDict, total=False):
     channel: str | None
     queue_name: str
     priority: int
+    weight: int
     max_attempts: int | None
     backoff: Backoff | Sequence[float | timedelta] | None
     timeout: timedelta | float | None
@@ -73,7 +74,6 @@ class Options(EventTaskOptions, total=False):
     """The options of `@task` and `using()`. Each is documented at `@task`."""
 
     key: str | Callable[..., str]
-    weight: int
     run_after: datetime | timedelta | float | None
     expires_at: datetime | None
     ttl: timedelta | float | None

@@ -30,6 +30,7 @@ COLUMNS = {
     "batch": "",
     "split_by": "",
     "priority": "0",
+    "weight": "1",
     "max_attempts": "5",
     "expires_after": "",
 }
@@ -164,7 +165,10 @@ def test_raw_messages_without_a_channel_are_refused(editor: Client):
     assert list(answer.context["adminform"].form.errors) == ["channel"]
 
 
-@pytest.mark.parametrize(("field", "given"), [("priority", "101"), ("max_attempts", "0")])
+@pytest.mark.parametrize(
+    ("field", "given"),
+    [("priority", "101"), ("weight", "101"), ("weight", "0"), ("max_attempts", "0")],
+)
 def test_a_message_has_the_bounds_of_others(editor: Client, field: str, given: str):
     stored()
 

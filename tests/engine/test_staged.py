@@ -108,6 +108,16 @@ class TestAMessage:
             for key in ("a", "")
         ]
 
+    @pytest.mark.parametrize("ordered", [False, True])
+    def test_has_its_weight(self, connection: Connection, ordered: bool) -> None:
+        weights = (5, 1, 100, None)
+        rows = [{"key": "a", "ordered": ordered, "weight": weight} for weight in weights]
+
+        commit(connection, stage(connection, *rows))
+
+        stored = Message.objects.order_by("pk").values_list("options", flat=True)
+        assert list(stored) == [{"weight": 5}, None, {"weight": 100}, None]
+
     def test_comes_in_the_order_of_its_row(self, connection: Connection) -> None:
         late = stage(connection, *({"key": f"late {n}"} for n in range(3)))
         early = stage(connection, *({"key": f"early {n}"} for n in range(3)))

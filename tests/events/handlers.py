@@ -60,7 +60,7 @@ def houses(events: list[Moved]) -> None:
 
 
 @subscribe("house.*", name="twice, all")
-@subscribe("house.sold", name="twice, sold", channel="sold", priority=7)
+@subscribe("house.sold", name="twice, sold", channel="sold", priority=7, weight=5)
 @subscribe("house.burnt", name="twice, burnt")
 def twice(event: RecordedEvent) -> None:
     """Have three subscriptions."""
@@ -75,6 +75,7 @@ def twice(event: RecordedEvent) -> None:
     batch=3,
     channel="failing",
     priority=-3,
+    weight=100,
     max_attempts=2,
     backoff=[0],
     metadata={"team": "a"},

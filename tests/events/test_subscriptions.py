@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import pickle
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -145,14 +148,14 @@ class TestInCode:
         dispatch()
 
         rows = Message.objects.order_by("id").values_list(
-            "metadata__subscription", "channel", "priority"
+            "metadata__subscription", "channel", "priority", "options"
         )
         assert list(rows) == [
-            ("twice, all", "default", 0),
-            ("twice, sold", "sold", 7),
-            ("twice, all", "default", 0),
-            ("twice, burnt", "default", 0),
-            ("twice, all", "default", 0),
+            ("twice, all", "default", 0, None),
+            ("twice, sold", "sold", 7, {"weight": 5}),
+            ("twice, all", "default", 0, None),
+            ("twice, burnt", "default", 0, None),
+            ("twice, all", "default", 0, None),
         ]
         assert {each.task.name for each in run_all(raise_errors=True)} == {handlers.twice.name}
 
@@ -165,6 +168,19 @@ class TestInCode:
         message = Message.objects.get()
         assert (message.channel, message.priority, message.max_attempts) == ("failing", -3, 2)
         assert (message.key, message.metadata["team"]) == ("x", "a")
+        assert message.options == {"weight": 100}
+
+    def test_the_digest_of_a_plain_weight_is_the_one_of_older_versions(self) -> None:
+        own = subscribing._subscriptions["twice, all"]
+        heavy = replace(own, task=own.task.using(weight=2))
+        plain, other = subscribing._described(own), subscribing._described(heavy)
+        described = {**plain._asdict(), "metadata": own.task.metadata_json}
+        for name in ("weight", "definition", "start"):
+            del described[name]
+
+        text = json.dumps(described, sort_keys=True, default=str)
+
+        assert plain.definition == hashlib.sha256(text.encode()).hexdigest() != other.definition
 
     def test_a_retry_of_a_batch_brings_exactly_the_same_events(self, dispatch: Dispatch) -> None:
         publish_many([("fail.a", {"deep": {"n": n, "who": "x"}}) for n in (1, 2, 0, 3, 4)])
@@ -247,6 +263,8 @@ class TestARefusal:
             subscribe(where={"a__gte": object()})
         with pytest.raises(InvalidTask, match="priority=1000"):
             subscribe("a", priority=1000)(takes_one)
+        with pytest.raises(InvalidTask, match="weight=101"):
+            subscribe("a", weight=101)(takes_one)
 
     def test_of_a_function_says_why(self) -> None:
         with pytest.raises(InvalidSubscription, match="must be a function"):

@@ -25,7 +25,7 @@ MOMENT = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 TYPES = {
     **dict.fromkeys(("task", "channel", "key", "dedupe_key", "payload", "kwargs"), T.StringType()),
     **dict.fromkeys(("args", "metadata"), T.StringType()),
-    **dict.fromkeys(("priority", "max_attempts"), T.IntegerType()),
+    **dict.fromkeys(("priority", "weight", "max_attempts"), T.IntegerType()),
     **dict.fromkeys(("run_at", "expires_at"), T.TimestampType()),
     "body": T.BinaryType(),
     "ordered": T.BooleanType(),
@@ -65,6 +65,7 @@ class TestAValue:
             dedupe_key=[None if text is None else f"{n}{text}" for n, text in enumerate(texts)],
             body=[None if text is None else text.encode() + b"\x00\xff" for text in texts],
             priority=[n - 5 for n in range(10)] + [None],
+            weight=[n + 2 for n in range(10)] + [None],
             run_at=[MOMENT] * 10 + [None],
         )
 
@@ -76,7 +77,8 @@ class TestAValue:
             each = by_key[f"{n}{text}"]
             assert (each.key, bytes(each.body or b"")) == (text, text.encode() + b"\x00\xff")
             assert (each.priority, each.run_at, each.state) == (n - 5, MOMENT, "scheduled")
-        assert (by_key[None].body, by_key[None].priority) == (None, 0)
+            assert each.options == {"weight": n + 2}
+        assert (by_key[None].body, by_key[None].priority, by_key[None].options) == (None, 0, None)
 
     def test_in_json_text_is_that_json(self, write: Write) -> None:
         write(args=["[1]", None], kwargs=[' {"a": [true, null]}', None])
@@ -179,6 +181,7 @@ class TestAnInvalidRow:
         [
             ({"priority": [0, 101]}, "'priority' has 101: it must have from -100 to 100"),
             ({"priority": [-101]}, "'priority' has -101"),
+            ({"weight": [0]}, "'weight' has 0: it must have from 1 to 100"),
             ({"max_attempts": [0]}, "'max_attempts' has 0: it must have from 1"),
             ({"key": ["ä" * 501]}, "it must have from 0 to 1,000 bytes, and this has 1,002"),
             ({"channel": [""]}, "'channel' has '': it must have from 1"),

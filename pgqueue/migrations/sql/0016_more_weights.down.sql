@@ -1,0 +1,1 @@
+ALTER TABLE pgqueue_staged DROP CONSTRAINT pgqueue_staged_weight;

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
+from unittest.mock import patch
 
 import psycopg
 import pytest
@@ -202,6 +203,10 @@ class TestPausing:
         assert Row.objects.get().paused
         assert said("resume", "mail") == "Resumed."
         assert said("resume", "mail") == "It was not paused."
+
+    def test_counts_no_messages(self, db: None) -> None:
+        with patch("pgqueue.operating.channels.measure", side_effect=AssertionError):
+            assert said("pause", "mail", "--until=2999-01-31").startswith("Paused. The pause ends")
 
     def test_says_its_end(self, db: None) -> None:
         end = "2999-01-31T08:30:00+00:00"

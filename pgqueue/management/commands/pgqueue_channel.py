@@ -207,7 +207,8 @@ def _retention(channel: Channel, options: Mapping[str, Any]) -> Said:
 
 def _pause(channel: Channel, options: Mapping[str, Any]) -> Said:
     changed = channel.pause(until=options["until"])
-    text, until = "Paused." if changed else "It was paused already.", channel.stats().paused_until
+    text = "Paused." if changed else "It was paused already."
+    until = channel.configured().paused_until
     end = {} if until is None else {"until": until.isoformat()}
     if end:
         text += f" The pause ends at {end['until']}."

@@ -58,6 +58,8 @@ class Service(threading.Thread):
     """The longest nap after failures."""
     longest_step = LONGEST_STEP
     """Seconds that one step of a tick may take."""
+    starts_when_needed = False
+    """Whether its first user starts it, and not the worker."""
     _session: Session
     """The database session that it waits on, if any."""
 

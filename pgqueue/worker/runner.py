@@ -165,6 +165,7 @@ class Runner:
         if declared.durable:
             context.limited = partial(self.timeouts.limit, leased, is_final=False)
             if self.steps is not None and isinstance(context, StepContext):
+                self.steps.ensure_started()
                 context.records.share = self.steps.store
         try:
             task = declared.for_message(leased.claim.options)

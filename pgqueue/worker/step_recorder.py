@@ -50,9 +50,13 @@ class StepRecorder(Service):
 
     A thread that comes alone writes its step at once, on the same connection.
 
+    The first durable run starts it: most workers run no durable task.
+
     Args:
         session: connects when the first step is stored.
     """
+
+    starts_when_needed = True
 
     def __init__(self, session: Session) -> None:
         super().__init__()
@@ -62,8 +66,19 @@ class StepRecorder(Service):
         self._writing = Lock()
         self._waiting: deque[_Waiting] = deque()
         self._come = Lock()
+        self._starting = Lock()
         self._is_idle = False
         self._has_finished = False
+
+    def ensure_started(self) -> None:
+        """Start its thread, unless it was started or stopped before.
+
+        A run calls this before its timeout begins, which would otherwise interrupt the start.
+        """
+        if self.ident is None and not self._stopping.is_set():
+            with self._starting:
+                if self.ident is None:
+                    self.start()
 
     def store(self, claim: Claim, step: StoredStep, took: timedelta) -> bool:
         """Store a step that is done, perhaps together with others, and wait for the commit.

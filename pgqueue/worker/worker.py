@@ -169,7 +169,8 @@ class Worker:
                 self._shared.registration.register(connection)
         signals.send(signals.worker_starting, type(self), channels=self._config.channels)
         for service in [*self._services, self._watchdog]:
-            service.start()
+            if not service.starts_when_needed:
+                service.start()
         if self._pipeline:
             self._pipeline.start()
         elif self._shared.listens and self._shared.wakeups.duties:

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.db import connections, transaction
 from psycopg import DataError
 
-from pgqueue import DurableContext, LeaseLost, TaskTimeout
+from pgqueue import DurableContext, LeaseLost, TaskTimeout, task
 from pgqueue.database.connections import Session, connect
 from pgqueue.durable.records import Records
 from pgqueue.engine import lease
@@ -354,6 +354,45 @@ def test_threads_of_a_worker_share_commits(monkeypatch: pytest.MonkeyPatch) -> N
         each.refresh()
     assert [each.return_value for each in results] == [7] * 4
     assert sizes == [1, 3]
+
+
+@pytest.mark.usefixtures("own_tasks")
+@pytest.mark.parametrize("options", [[], ["--async=2"]], ids=["threads", "event loop"])
+def test_a_worker_has_the_thread_from_its_first_durable_run_on(options: list[str]) -> None:
+    @durable
+    def paying(run: DurableContext) -> bool:
+        run.step(charge)
+        return has_thread()
+
+    results = []
+    for each in (sees_thread, paying, sees_thread, paying):
+        results.append(each.enqueue())
+        if len(results) % 2 == 0:
+            call_command("runworker", "--drain", "--threads", "1", *options, verbosity=0)
+
+    for result in results:
+        result.refresh()
+    assert [result.return_value for result in results] == [False, True, False, True]
+    assert not has_thread()
+
+
+def test_is_not_started_after_its_stop(recorder: StepRecorder) -> None:
+    late = StepRecorder(Session("default", name="test steps"))
+    late.stop()
+
+    for each in (late, recorder, recorder):
+        each.ensure_started()
+
+    assert (late.ident, recorder.is_alive()) == (None, True)
+
+
+@task
+def sees_thread() -> bool:
+    return has_thread()
+
+
+def has_thread() -> bool:
+    return any(each.name == "steprecorder" for each in threading.enumerate())
 
 
 def charge() -> int:

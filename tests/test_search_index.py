@@ -279,7 +279,7 @@ def partitions(queue: Connection) -> int:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_index")
 class TestThePlan:
-    """What PostgreSQL reads of 100 000 rows."""
+    """The rows that PostgreSQL reads in a table of 100 000 rows."""
 
     @pytest.mark.parametrize("statistics", ["good", "of an empty table", "none"])
     @pytest.mark.parametrize("table", [LIVE, ENDED], ids=["live", "ended"])

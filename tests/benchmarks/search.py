@@ -1,4 +1,4 @@
-"""What a search for arguments, metadata or a tag takes among so many ended messages.
+"""Times of searches for arguments, metadata or a tag among so many ended messages.
 
 bounded_p50_ms, …_p95_ms  without the index: a page of the admin, which looks through a stretch
 indexed_p50_ms, …_p95_ms  with the index of `IndexSearch`: a page that looks through everything, or

@@ -1,0 +1,147 @@
+"""The planted faults."""
+
+from __future__ import annotations
+
+from tests.proof.mutations import Mutation
+
+KILLS = ("kill_a_worker", "kill_a_process", "terminate_all_backends")
+
+PLANTED = [
+    Mutation(
+        "no fence",
+        "A settle writes the end of a message whose lease another run has.",
+        "pgqueue/engine/settle.sql",
+        "WHERE m.id = e.message AND m.attempt = e.fence AND m.worker_id = e.holder",
+        "WHERE m.id = e.message",
+        ("stop_a_process", "stop_the_veteran"),
+    ),
+    Mutation(
+        "failed effects stay",
+        "An atomic task that fails does not roll back its effects.",
+        "pgqueue/worker/atomic.py",
+        "with transaction.atomic(using=self.alias):\n                ending = self.call()",
+        "if True:\n                ending = self.call()",
+    ),
+    Mutation(
+        "claim without a lock",
+        "Two claims at once take the same messages.",
+        "pgqueue/engine/claim.sql",
+        "FOR NO KEY UPDATE SKIP LOCKED) head",
+        ") head",
+    ),
+    Mutation(
+        "gate without a lock",
+        "Two claims at once count the running messages of a channel.",
+        "pgqueue/engine/claim_governed.sql",
+        "FOR NO KEY UPDATE SKIP LOCKED) gate ON true",
+        ") gate ON true",
+    ),
+    Mutation(
+        "one too many",
+        "A key has room for one message more than its limit.",
+        "pgqueue/engine/claim_governed.sql",
+        "coalesce(max_running - running, 1000000)",
+        "coalesce(max_running - running + 1, 1000000)",
+    ),
+    Mutation(
+        "too fast",
+        "A rate allows a larger burst than its policy.",
+        "pgqueue/engine/claim_governed.sql",
+        "(burst - 1) * gap - greatest(tat, now)",
+        "(burst + 3) * gap - greatest(tat, now)",
+    ),
+    Mutation(
+        "lane without a lock",
+        "Two producers of a lane take their ids at once.",
+        "function pgqueue_keep_order_v1",
+        "IF NOT pg_try_advisory_xact_lock(lock) THEN",
+        "IF false THEN",
+    ),
+    Mutation(
+        "lane passes a retry",
+        "A lane goes on behind a message that waits for its retry.",
+        "pgqueue/engine/shared.sql",
+        "AND m.state IN ('held', 'scheduled', 'ready', 'running')\n    ORDER BY m.id LIMIT 1) f",
+        "AND m.state IN ('held', 'ready', 'running')\n    ORDER BY m.id LIMIT 1) f",
+    ),
+    Mutation(
+        "no bell",
+        "The end of a run does not tell the router that there is room.",
+        "pgqueue/engine/shared.sql",
+        "WHERE governed OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs)\n"
+        "       -- The REPEATABLE READ",
+        "WHERE false\n       -- The REPEATABLE READ",
+    ),
+    Mutation(
+        "lease for ever",
+        "Nobody rescues the messages of a worker that died.",
+        "pgqueue/engine/lease.sql",
+        "WHERE state = 'running' AND (lease_until < transaction_timestamp() OR",
+        "WHERE state = 'running' AND (lease_until < transaction_timestamp() - interval '1 hour' OR",
+        ("kill_a_worker",),
+    ),
+    Mutation(
+        "charged twice",
+        "A failure counts as two.",
+        "pgqueue/engine/settle.sql",
+        "least(failures, 2147483646) + 1\n",
+        "least(failures, 2147483645) + 2\n",
+    ),
+    Mutation(
+        "event outside of the transaction",
+        "An event is published at once, whatever becomes of the transaction.",
+        "pgqueue/events/publishing.py",
+        "            engine.publish(self.cursors, _carrying(event, sending))",
+        "            django = connections[self.alias]\n"
+        "            with django.get_new_connection(django.get_connection_params()) as own:\n"
+        "                engine.publish(Tuples(own), _carrying(event, sending))",
+    ),
+    Mutation(
+        "positions with gaps",
+        "An event's position is its number in the inbox, which rollbacks use up.",
+        "pgqueue/engine/sequence.sql",
+        "head.position + row_number() OVER (ORDER BY moved.id)",
+        "moved.id",
+    ),
+    Mutation(
+        "condition without a lock",
+        "Two publishers look at once for other events.",
+        "function pgqueue_unmet_condition_v1",
+        "DO UPDATE SET used_at = excluded.used_at",
+        "DO NOTHING",
+    ),
+    Mutation(
+        "cursor on its own",
+        "A group's handler commits before the cursor moves.",
+        "pgqueue/events/consuming.py",
+        "        with transaction.atomic(using=django.alias, durable=True):\n"
+        "            self._consumer.handle(events)\n",
+        "        self._consumer.handle(events)\n"
+        "        with transaction.atomic(using=django.alias, durable=True):\n",
+        ("kill_a_reader", "terminate_all_backends", "reset_connections"),
+    ),
+    Mutation(
+        "step is forgotten",
+        "The end of an atomic step is not stored.",
+        "pgqueue/durable/trying.py",
+        "                return _store(run, place, step, value, result, began)\n"
+        "        except Exception as error:\n            if not is_conflict",
+        "                return value\n"
+        "        except Exception as error:\n            if not is_conflict",
+        KILLS,
+    ),
+    Mutation(
+        "child runs early",
+        "A child of a flow waits for one parent only.",
+        "pgqueue/engine/flows.sql",
+        "SELECT message_id FROM looked\n    WHERE parent_id IS NULL",
+        "SELECT message_id FROM looked\n    WHERE true",
+    ),
+    Mutation(
+        "tick is left out",
+        "A schedule moves on by one tick too many.",
+        "pgqueue/engine/schedule.sql",
+        "SET next_at = %(next_at)s,",
+        "SET next_at = %(next_at)s + interval '1 second',",
+    ),
+]

@@ -12,7 +12,7 @@ COLUMNS = ("breaker_failures", "breaker_pause", "breaker_within")
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("pgqueue", "0013_weights"),
+        ("pgqueue", "0016_more_weights"),
     ]
 
     operations = [
@@ -145,5 +145,5 @@ class Migration(migrations.Migration):
                 violation_error_message="A breaker needs 1 to 1000 failures, and two times: longer than 0, and a year at most.",
             ),
         ),
-        RunSQLFile("0014_breakers"),
+        RunSQLFile("0017_breakers"),
     ]

@@ -9,14 +9,14 @@ SELECT n, 'mail', 'k' || n %% 1000, 'shop.tasks.send_receipt',
                           'tags', jsonb_build_array('import ' || n %% 20000)),
        0, statement_timestamp(), 1, 0, 0, 5, false, '[]', statement_timestamp(), statement_timestamp(), 'succeeded',
        'null', date_trunc('day', statement_timestamp(), 'UTC') + (n %% 16 - 1) * interval '1 day' + interval '1 hour'
-FROM generate_series(%(first)s, %(last)s) AS n
+FROM generate_series(%(first)s::bigint, %(last)s::bigint) AS n
 
 -- name: enqueue
 INSERT INTO pgqueue_message (channel, key, task, payload, metadata, state, max_attempts)
 SELECT 'mail', 'k' || n %% 1000, 'shop.tasks.send_receipt',
        jsonb_build_object('args', jsonb_build_array(n), 'kwargs', jsonb_build_object('order', n, 'customer', n %% 50000)),
        jsonb_build_object('tenant', 'tenant ' || n %% 5000), 'ready', 5
-FROM generate_series(1, %(count)s) AS n
+FROM generate_series(1, %(count)s::bigint) AS n
 
 -- name: claim
 UPDATE pgqueue_message SET state = 'running', claimed_at = statement_timestamp()

@@ -48,7 +48,20 @@ MOST_LIVE = 100_000
 
 def measure(*, messages: int, rounds: int) -> Report:
     """Compare searches with the index and without."""
-    return repeat("search", _round, messages=messages, rounds=rounds)
+    with _patient():
+        return repeat("search", _round, messages=messages, rounds=rounds)
+
+
+@contextmanager
+def _patient() -> Iterator[None]:
+    """Let statements that fill, vacuum and index millions of rows take their time."""
+    [timeout] = ask("SELECT current_setting('statement_timeout')")
+    set_timeout = "SELECT set_config('statement_timeout', %(timeout)s, false)"
+    ask(set_timeout, {"timeout": "0"})
+    try:
+        yield
+    finally:
+        ask(set_timeout, {"timeout": timeout})
 
 
 def _round(count: int) -> Round:

@@ -55,7 +55,7 @@ class Comparison:
     Args:
         template: SQL, with {} for the column and %s for the value.
         beside: further columns that the template names.
-        reach: rows that a stretch compares at most, if the comparison of a row is dear.
+        reach: the most rows that a stretch compares, where a comparison is dear.
         check: returns the found ids, of these rows, that are to be in the list.
         indexed: a condition that the search index serves, and its value. It holds for each row that
             the comparison finds, and may hold for others.

@@ -35,7 +35,7 @@ PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak prove prove-mutations bench bench-smoke bench-peers docs messages audit dist lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak prove prove-mutations prove-peers bench bench-smoke bench-peers docs messages audit dist lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(INSTALLED_ALL),$(INSTALLED))
@@ -107,6 +107,11 @@ prove: $(INSTALLED_ALL)
 prove-mutations: MINUTES = 10
 prove-mutations: $(INSTALLED_ALL)
 	$(if $(SEED),CHAOS_SEED=$(SEED)) $(RUN) -m tests.proof.mutations --minutes $(MINUTES) $(MUTATIONS)
+
+# The same checker on two other queues whose workers are killed: it finds messages that one loses, and runs that one doubles.
+prove-peers: $(PEERS_INSTALLED)
+	for each in huey pgqueuer; do $(PEERS_VENV)/bin/python -m pgqueue.embedded --throwaway -- \
+		$(PEERS_VENV)/bin/python -m tests.proof.peers $$each || exit 1; done
 
 bench: $(INSTALLED_ALL)
 	$(RUN) -m tests.benchmarks

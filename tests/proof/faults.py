@@ -10,9 +10,10 @@ from datetime import timedelta
 
 from pgqueue.engine import event_partitions, partitions
 from tests.chaos.harness.proxy import Proxy
-from tests.chaos.harness.server import nap
+from tests.chaos.harness.server import Server, nap
 from tests.chaos.soak.faults import Faults
 from tests.chaos.soak.fleet import Fleet
+from tests.eventually import eventually
 from tests.proof.stage import ProofStage
 
 CRASHES = {"restart_immediate", "restart_amid_recovery", "fail_over"}
@@ -95,7 +96,8 @@ class ProofFaults(Faults):
         server.begin_to_start()
         nap(self._chance.uniform(0.02, 0.2))
         server.stop("killed")
-        server.start()
+        # A child that was forked meanwhile may have the shared memory for a moment.
+        eventually(lambda: starts(server), within=60, what="the server starts")
 
     def restart_the_pooler(self) -> None:
         """Kill pgbouncer, through which some makers work."""
@@ -130,3 +132,12 @@ class ProofFaults(Faults):
         with closing(self._stage.server.connect()) as connection:
             partitions.ensure(connection, ahead=timedelta(days=self._chance.randint(8, 30)))
             event_partitions.ensure(connection)
+
+
+def starts(server: Server) -> bool:
+    """Return whether a server starts."""
+    try:
+        server.start()
+    except AssertionError:
+        return False
+    return True

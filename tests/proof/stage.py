@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -120,9 +121,10 @@ class ProofStage(LogStage):
         self.makers.clear()
         for each in makers:
             each.signal(signal.SIGTERM)
+        ends = {each: _end(each) for each in makers}
         # One that was started just now is ended by the signal.
-        failed = [e for e in makers if e.exit_status(60) not in (0, -signal.SIGTERM)]
-        return [{"what": f"{each.name} ended with an error: {each.log[-500:]}"} for each in failed]
+        failed = [each for each, end in ends.items() if end not in (0, -signal.SIGTERM)]
+        return [{"what": f"{e.name} ended with {ends[e]}: {e.log[-500:]}"} for e in failed]
 
     def _has_ended(self) -> bool:
         with closing(self.server.connect()) as connection:
@@ -147,3 +149,12 @@ class ProofStage(LogStage):
             if "were not marked runnable" in each.log
         ]
         return [{"what": what} for what in found]
+
+
+def _end(process: Process) -> int:
+    """Wait for the end of a process that was asked to stop, and return its status."""
+    try:
+        return process.exit_status(60)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.exit_status()

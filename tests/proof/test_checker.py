@@ -149,8 +149,11 @@ WRONG = {
     "a failure without a failed run": case(
         "counters", enqueue(0, 1), run(1, 1, 2, attempt=2),
         messages=[row(1, failures=1, attempt=2)], effects=[effect(1, 1)]),
+    "it ran again after a fault that came later": case(
+        "repeated", enqueue(0, 1), CRASH, run(1, 1, 2), run(1, 7, 8, attempt=2),
+        messages=[row(1, attempt=2)], effects=[effect(1, 1)]),
     "it ran again for no reason": case(
-        "counters", enqueue(0, 1), run(1, 1, 2), run(1, 3, 4, attempt=2),
+        "repeated", enqueue(0, 1), run(1, 1, 2), run(1, 3, 4, attempt=2),
         messages=[row(1, attempt=2)], effects=[effect(1, 1)]),
     "a lane in the order of the begins, not of the commits": case(
         "lane order", enqueue(0, 1, lasts=3, commits=2, **LANE), enqueue(1, 2, **LANE),
@@ -248,6 +251,9 @@ RIGHT = {
     "a run is repeated after a conflict": case(
         "doubled run", enqueue(0, 1), CRASH, run(1, 1, 2, "fail"), run(1, 3, 4),
         messages=[row(1)], effects=[effect(1, 1)]),
+    "it ran again since a crash lost its success": case(
+        "repeated", enqueue(0, 1), CRASH, run(1, 4, 4.5), run(1, 7, 8, attempt=2),
+        messages=[row(1, attempt=2)], effects=[effect(1, 1)]),
     "a failure was charged": case(
         "counters", enqueue(0, 1), run(1, 1, 2, "fail"), run(1, 3, 4, attempt=2),
         messages=[row(1, failures=1, attempt=2)], effects=[effect(1, 1)]),

@@ -16,6 +16,7 @@ RULES: Mapping[str, Rule] = {
         messages.effects_happen_as_promised
     ),
     "An attempt runs once": messages.each_attempt_runs_once,
+    "A success is stored soon": messages.a_success_is_stored_soon,
     "Counters are the faults that messages met": messages.counters_are_the_faults_met,
     "No lease lives for ever": messages.no_lease_lives_for_ever,
     "Limits hold at every moment": limits.limits_hold_at_every_moment,

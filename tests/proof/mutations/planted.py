@@ -74,10 +74,18 @@ PLANTED = [
     ),
     Mutation(
         "lease for ever",
-        "Nobody rescues the messages of a worker that died.",
+        "Nobody takes away a message whose run had started when its worker died.",
         "pgqueue/engine/lease.sql",
-        "WHERE state = 'running' AND (lease_until < transaction_timestamp() OR",
-        "WHERE state = 'running' AND (lease_until < transaction_timestamp() - interval '1 hour' OR",
+        "AND suspected)) AND m.id = counted.id",
+        "AND suspected)) AND m.id = counted.id AND false",
+        ("kill_a_worker",),
+    ),
+    Mutation(
+        "one loss too many",
+        "A message whose worker dies once is dead.",
+        "pgqueue/engine/lease.sql",
+        "WHEN counted.lost >= %(max_lost)s - 1 THEN",
+        "WHEN counted.lost >= %(max_lost)s * 0 THEN",
         ("kill_a_worker",),
     ),
     Mutation(

@@ -12,7 +12,7 @@ from pgqueue.engine import event_partitions, partitions
 from tests.chaos.harness.proxy import Proxy
 from tests.chaos.harness.server import Server, nap
 from tests.chaos.soak.faults import Faults
-from tests.chaos.soak.fleet import Fleet
+from tests.chaos.soak.fleet import Fleet, signal_all
 from tests.eventually import eventually
 from tests.proof.stage import ProofStage
 
@@ -39,6 +39,7 @@ class ProofFaults(Faults):
         super().__init__(stage, fleet, proxy, chance)
         self._proof = stage
         self._weights |= {
+            self.lose_a_machine: 2,
             self.kill_a_maker: 3,
             self.stop_a_maker: 2,
             self.kill_a_reader: 2,
@@ -62,6 +63,11 @@ class ProofFaults(Faults):
         each = list(self._weights)
         self._chance.shuffle(each)
         return each
+
+    def lose_a_machine(self) -> None:
+        """Kill all processes of a worker at once; without its first one, others would end well."""
+        signal_all(self._fleet.mortal.pids(), signal.SIGKILL)
+        self._fleet.kill()
 
     def kill_a_maker(self) -> None:
         """Kill a producer, a publisher or an observer, whose successor the director starts."""

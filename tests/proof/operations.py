@@ -40,6 +40,8 @@ class OperationLog:
         with self._lock:
             # A forked child writes a file of its own.
             if (self._pid, self._folder) != (os.getpid(), os.environ["PROOF_LOG"]):
+                if self._pid == os.getpid():
+                    os.close(self._file)
                 self._pid, self._folder = os.getpid(), os.environ["PROOF_LOG"]
                 file = Path(self._folder) / f"{self._pid}-{time.time_ns()}.jsonl"
                 self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

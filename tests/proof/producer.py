@@ -96,8 +96,8 @@ class ProofProducer:
         return len(made)
 
     def _seconds(self, kind: str) -> float:
-        """Return how long a message runs: a few plain ones for about as long as a lease."""
-        is_long = kind in ("plain", "atomic") and self._random.random() < 0.04
+        """Return how long a message runs: some plain ones for about as long as a lease."""
+        is_long = kind in ("plain", "atomic") and self._random.random() < 0.12
         return self._random.uniform(1, 4) if is_long else self._random.uniform(0, 0.02)
 
     def _end(self, operation: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.proof.mutations import Mutation
 
-KILLS = ("kill_a_worker", "kill_a_process", "terminate_all_backends")
+KILLS = ("lose_a_machine", "kill_a_process")
 
 PLANTED = [
     Mutation(
@@ -78,7 +78,7 @@ PLANTED = [
         "pgqueue/engine/lease.sql",
         "AND suspected)) AND m.id = counted.id",
         "AND suspected)) AND m.id = counted.id AND false",
-        ("kill_a_worker",),
+        KILLS,
     ),
     Mutation(
         "one loss too many",
@@ -86,14 +86,14 @@ PLANTED = [
         "pgqueue/engine/lease.sql",
         "WHEN counted.lost >= %(max_lost)s - 1 THEN",
         "WHEN counted.lost >= %(max_lost)s * 0 THEN",
-        ("kill_a_worker",),
+        KILLS,
     ),
     Mutation(
         "charged twice",
         "A failure counts as two.",
         "pgqueue/engine/settle.sql",
-        "least(failures, 2147483646) + 1\n",
-        "least(failures, 2147483645) + 2\n",
+        "ELSE failures END, 2147483646) + 1,",
+        "ELSE failures END, 2147483645) + 2,",
     ),
     Mutation(
         "event outside of the transaction",

@@ -26,6 +26,7 @@ UNITS: Mapping[str, str] = {
     "tenant_messages": "{message}",
     "oldest_ready_age_seconds": "s",
     "channel_paused": "1",
+    "breakers_open": "{breaker}",
     "workers": "{process}",
     "duty_late_seconds": "s",
     "schedule_late_seconds": "s",

@@ -116,6 +116,7 @@ ADDED: dict[str, dict[str, Any]] = {
         "start": "now",
         "task": "tests.jobs.mail",
         "priority": "0",
+        "weight": "1",
         "max_attempts": "5",
         "channel": "new",
     },

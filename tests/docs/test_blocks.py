@@ -76,6 +76,9 @@ RUN_BY: Mapping[str, Mapping[int, str]] = {
         6: GUIDES + "test_the_sql_of_events_runs",
         ALL: GUIDES + "test_the_examples_of_events_run",
     },
+    "docs/proof.md": {
+        1: "tests/proof/test_checker.py::test_the_lines_of_the_page_are_an_operation"
+    },
     "docs/guide/expiry.md": {1: TRIED, 2: TRIED},
     "docs/guide/flows.md": {
         1: TRIED,

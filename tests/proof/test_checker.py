@@ -380,6 +380,16 @@ def test_an_operation_without_an_end_and_a_torn_line_stay_unknown() -> None:
     assert replace(two, ended=1.9).precedes(three)
 
 
+def test_the_lines_of_the_page_are_an_operation() -> None:
+    page = Path(__file__).parents[2] / "docs" / "proof.md"
+    lines = page.read_text("utf-8").partition("```text\n")[2].partition("```")[0].splitlines()
+
+    [operation] = operations_of(lines)
+
+    assert (operation.do, operation.began, operation.end) == ("enqueue", 81.25, "ok")
+    assert operation.value["messages"] == [{"number": 20_000_017, "once": True}]
+
+
 def test_a_folder_has_logs_and_a_dump(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(LINES)
     (tmp_path / "dump.json").write_text(json.dumps({"messages": [row(1)]}))

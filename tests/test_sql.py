@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -28,6 +30,17 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(
     assert sql.main(["settle.retri"]) == 1
 
     assert "Did you mean 'engine.settle.retry'?" in capsys.readouterr().err
+
+
+def test_statements_are_printed_where_pyspark_is_not_installed() -> None:
+    program = (
+        "import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None; "
+        "from pgqueue import sql; sys.exit(sql.main(['spark.reading.by_index']))"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.startswith("SELECT set_config('enable_seqscan', 'off', true)")
 
 
 @pytest.mark.parametrize("name", sql.statements())

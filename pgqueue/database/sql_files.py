@@ -44,7 +44,9 @@ def _with_includes(text: str, texts: dict[str, str]) -> str:
 
 @cache
 def _read(package: str, name: str) -> dict[str, str]:
-    file = files(package) / f"{name}.sql"
+    # By its path: importing a package may take what is not installed, such as PySpark.
+    root, *folders = package.split(".")
+    file = files(root).joinpath(*folders, f"{name}.sql")
     if not file.is_file():
         return {}
     _, *parts = _NAME.split(file.read_text("utf-8"))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -193,7 +193,12 @@ def _alone(url: str, to: str) -> Iterator[psycopg.Connection[Any]]:
     with connect(url, name="export") as connection:
         if connection.execute(SQL["lock"], {"target": to}).fetchone() != (True,):
             raise ExportConflict(f"Another export writes to {to} now.")
-        yield connection
+        try:
+            yield connection
+        finally:
+            # The server ends a closed session, and its lock, a little later.
+            with suppress(psycopg.Error):
+                connection.execute(SQL["unlock"], {"target": to})
 
 
 def _check_database(files: Files, url: str, layout: Layout) -> None:

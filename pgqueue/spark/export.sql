@@ -3,6 +3,9 @@
 -- hold back the stream itself.
 SELECT pg_try_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %(target)s, 0))
 
+-- name: unlock
+SELECT pg_advisory_unlock(hashtextextended('pgqueue_export' || chr(31) || %(target)s, 0))
+
 -- name: still
 -- The statement fails if the session has ended, and has lost its lock.
 SELECT

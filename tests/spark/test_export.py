@@ -22,7 +22,7 @@ from pgqueue.database.connections import connect as open_connection
 from pgqueue.engine.values import Position
 from pgqueue.models import Export
 from pgqueue.spark import ExportConflict
-from pgqueue.spark.export import Exported, Progress, _files, export, forget, held_back
+from pgqueue.spark.export import Exported, Progress, _alone, _files, export, forget, held_back
 from tests import factories
 from tests.factories import Connection, bury, ended, past
 from tests.spark.conftest import wait_for_horizon
@@ -269,3 +269,20 @@ def test_it_knows_what_another_database_s_transaction_holds_back(
     assert re.search(r"transaction of pid \d+ \(.*\) in the database \w+, open for", by)
     wait_for_horizon(url)
     assert held_back(connection) == (0, "")
+
+
+def test_a_target_is_free_although_the_session_of_its_last_export_has_not_ended_yet(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sessions: list[psycopg.Connection[Any]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(psycopg.Connection, "close", lambda self: sessions.append(self))
+        for _ in range(2):
+            with _alone(url, "/lake"):
+                pass
+        with _alone(url, "/lake"), pytest.raises(ExportConflict), _alone(url, "/lake"):
+            pass
+
+    assert not any(each.closed for each in sessions)
+    for each in sessions:
+        each.close()

@@ -49,3 +49,11 @@ def open_it(connection: Connection, *, failures: int = 2) -> None:
     enqueue(connection, failures, key="a")
     fail(connection, *take(connection, failures))
     assert Breaker.objects.filter(open_until__isnull=False).exists()
+
+
+def half_open(connection: Connection, scope: str) -> None:
+    """Have a breaker whose pause is over, and nine messages of the key a that wait."""
+    broken_by(2, scope=scope)
+    open_it(connection)
+    enqueue(connection, 9, key="a")
+    let_the_pause_end()

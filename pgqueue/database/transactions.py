@@ -42,8 +42,23 @@ def plan_without(connection: Any, *methods: str) -> None:
         connection: a connection of psycopg, or a cursor of Django.
         methods: of the settings `enable_…`, for example "seqscan".
     """
-    for name in (*(f"enable_{method}" for method in methods), "jit"):
-        connection.execute("SELECT set_config(%s, 'off', true)", [name])
+    names = [*(f"enable_{method}" for method in methods), "jit"]
+    connection.execute(
+        "SELECT set_config(name, 'off', true) FROM unnest(%s::text[]) AS n (name)", [names]
+    )
+
+
+def answer_within(connection: Any, patience: str) -> None:
+    """Have statements fail that take longer, until the transaction ends; none is compiled.
+
+    Args:
+        connection: see `plan_without`.
+        patience: the longest time of a statement, for example "10s".
+    """
+    connection.execute(
+        "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)",
+        [patience],
+    )
 
 
 def wait_at_most(connection: psycopg.Connection[Any], patience: str) -> None:

@@ -222,8 +222,8 @@ SELECT EXISTS (
 ),
 -- include: noticed
 -- At least one row, which tells how many lanes were reached even if they had no messages. It has the sum and the maximum
--- of the weights, the weight of the message for which the rate of the channel has to wait, and the number of lanes that
--- gave the probe of their breaker.
+-- of the weights, and the weight of the message for which the rate of the channel has to wait. The last figure is the
+-- number of lanes that gave the probe of their breaker.
 SELECT (SELECT count(*) FROM noticed), (SELECT count(*) FROM served), w.used, w.heaviest,
        (SELECT weight FROM stopped WHERE NOT has_gate_tokens),
        (SELECT count(*) FROM served WHERE let_through = 1 AND taken = 1), taken.*

@@ -14,8 +14,8 @@ WHERE n <= %(each)s
 
 -- name: limited
 -- Lanes and channels with messages that a policy keeps from starting, and the policy. The claim that met the limit
--- has marked the lane as saturated or throttled; by a circuit breaker, it is stopped. A channel with a policy for the channel as a whole has a gate. The
--- first channels are found by their gates, since any number of keys may have policies.
+-- has marked the lane as saturated or throttled; by a circuit breaker, it is stopped. A channel with a policy for the
+-- channel as a whole has a gate. The first channels are found by their gates, since any number of keys may have policies.
 (SELECT 'key' AS what, lane.channel, lane.key,
         CASE WHEN
 -- include: let_through_by_b

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import plan_without
 from pgqueue.engine.values import Connection
 
 SQL = load(__name__)
@@ -72,7 +73,8 @@ def read(
         tasks: the names of tasks whose unencrypted columns are read, too.
         ids: the ids of the messages to read; None: all.
     """
-    connection.execute(SQL["by_index"])
+    # The statements walk the tables along their ids, for any statistics of the tables.
+    plan_without(connection, "seqscan", "bitmapscan", "sort")
     given = {
         "after": after,
         "tasks": list(tasks),

@@ -2,10 +2,6 @@
 -- values. No other column changes, so no fence is needed. A column that was changed since it was read, by a checkpoint
 -- or a debounced call, is left as it is.
 
--- name: by_index
--- The statements walk the tables along their ids, for any statistics of the tables.
-SELECT set_config(name, 'off', true) FROM unnest('{enable_seqscan,enable_bitmapscan,enable_sort,jit}'::text[]) AS n (name)
-
 -- name: live
 SELECT id, NULL::timestamptz, task,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted' THEN payload::text END,

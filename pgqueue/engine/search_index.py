@@ -18,7 +18,7 @@ SQL = load(__name__)
 
 LIVE = "pgqueue_message"
 SUFFIX = "_search"
-COLUMNS = Text("USING gin (payload jsonb_path_ops, metadata jsonb_path_ops)")
+COLUMNS = Text(SQL["columns"])
 
 Execute = Callable[[str], object]
 

@@ -29,6 +29,9 @@ WHERE i.inhparent = 'pgqueue_history'::regclass AND c.relname = t.relname || '_s
 -- name: on_history
 -- The partitions' own indexes become parts of this one.
 CREATE INDEX IF NOT EXISTS pgqueue_history_search ON ONLY pgqueue_history
+-- include: columns
+
+-- name: columns
 USING gin (payload jsonb_path_ops, metadata jsonb_path_ops)
 
 -- name: drop_on_history

@@ -25,7 +25,7 @@ from django.utils.translation import gettext_lazy as _
 from psycopg.errors import QueryCanceled
 from psycopg.sql import SQL, Composed, Identifier, Literal
 
-from pgqueue.database.transactions import plan_without
+from pgqueue.database.transactions import answer_within, plan_without
 from pgqueue.engine import channels, search_index
 from pgqueue.values.names import as_text
 from pgqueue.values.readable import reading
@@ -342,8 +342,7 @@ def _by_search_index(alias: str) -> Iterator[None]:
     with without(alias, "seqscan"):
         patience = f"{INDEX_PATIENCE / timedelta(milliseconds=1):.0f}ms"
         with connections[alias].cursor() as cursor:
-            for name, value in (("jit", "off"), ("statement_timeout", patience)):
-                cursor.execute("SELECT set_config(%s, %s, true)", [name, value])
+            answer_within(cursor, patience)
         yield
 
 

@@ -7,6 +7,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from pgqueue.database.connections import borrow
+from pgqueue.database.transactions import answer_within
 from pgqueue.metrics.fleet import Fleet
 
 PATIENCE = "10s"
@@ -20,10 +21,7 @@ def of_the_queue(alias: str, *, accept: str) -> tuple[bytes, str]:
         accept: the header Accept of the request.
     """
     with borrow(alias) as connection, connection.transaction(force_rollback=True):
-        connection.execute(
-            "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)",
-            [PATIENCE],
-        )
+        answer_within(connection, PATIENCE)
         return encoded(Fleet(connection), accept=accept)
 
 

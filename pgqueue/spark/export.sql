@@ -1,10 +1,17 @@
 -- name: lock
--- Each target has one writer, until its session ends. A row lock would need an open transaction, which would
+-- Each target has one writer, until it unlocks the target or its session ends. A row lock would need an open transaction, which would
 -- hold back the stream itself.
-SELECT pg_try_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %(target)s, 0))
+SELECT pg_try_advisory_lock(
+-- include: key_of_target
+)
 
 -- name: unlock
-SELECT pg_advisory_unlock(hashtextextended('pgqueue_export' || chr(31) || %(target)s, 0))
+SELECT pg_advisory_unlock(
+-- include: key_of_target
+)
+
+-- name: key_of_target
+hashtextextended('pgqueue_export' || chr(31) || %(target)s, 0)
 
 -- name: still
 -- The statement fails if the session has ended, and has lost its lock.

@@ -15,6 +15,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
 from pgqueue.conf import settings
 from pgqueue.database.connections import connect
+from pgqueue.database.transactions import answer_within
 from pgqueue.exceptions import PGQueueError
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.version import VERSION
@@ -145,7 +146,7 @@ def _read(alias: str) -> Mapping[str, list[Observation]]:
 
     found: dict[str, list[Observation]] = defaultdict(list)
     with closing(connect(alias, name="metrics")) as connection, connection.transaction():
-        connection.execute("SELECT set_config('statement_timeout', %s, true)", [PATIENCE])
+        answer_within(connection, PATIENCE)
         for family in Fleet(connection).collect():
             for sample in family.samples:
                 found[sample.name].append(Observation(sample.value, sample.labels))

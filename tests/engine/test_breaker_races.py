@@ -9,7 +9,7 @@ import pytest
 
 from pgqueue.engine import lease, settle
 from pgqueue.models import Breaker
-from tests.breaking import SCOPES, broken_by, fail, let_the_pause_end, open_it, take
+from tests.breaking import SCOPES, broken_by, fail, half_open, let_the_pause_end, take
 from tests.claims import GovernedClaims
 from tests.factories import OVER, Connection, done, enqueue, store
 from tests.stepping import Step
@@ -96,10 +96,7 @@ class TestTwoSessions:
     def test_that_claim_after_the_pause_let_one_probe_through(
         self, connection: Connection, other: Connection, scope: str
     ) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
+        half_open(connection, scope)
 
         with connection.transaction():
             first = take(connection)
@@ -112,10 +109,7 @@ class TestTwoSessions:
     def test_a_probe_that_is_rolled_back_was_none(
         self, connection: Connection, other: Connection, scope: str
     ) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
+        half_open(connection, scope)
 
         with connection.transaction(force_rollback=True):
             assert len(take(connection)) == 1
@@ -126,10 +120,7 @@ class TestTwoSessions:
     def test_a_probe_whose_worker_was_killed_holds_it_until_the_rescue(
         self, connection: Connection, other: Connection, scope: str
     ) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
+        half_open(connection, scope)
         probe = GovernedClaims(other, lease=OVER).claim(9)
 
         before = take(connection)

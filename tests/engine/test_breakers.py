@@ -12,7 +12,17 @@ from pgqueue.engine import cancel, lease, route, settle
 from pgqueue.engine.settle import Deferral, Finish, Pause
 from pgqueue.engine.values import Claim
 from pgqueue.models import Breaker, Lane, Message, Policy
-from tests.breaking import HOUR, PAST, SCOPES, broken_by, fail, let_the_pause_end, open_it, take
+from tests.breaking import (
+    HOUR,
+    PAST,
+    SCOPES,
+    broken_by,
+    fail,
+    half_open,
+    let_the_pause_end,
+    open_it,
+    take,
+)
 from tests.claims import GovernedClaims
 from tests.factories import Connection, claim, done, enqueue, failure, limit, store
 
@@ -147,10 +157,7 @@ class TestAnOpenBreaker:
 
     @SCOPES
     def test_closes_by_the_success_of_its_probe(self, connection: Connection, scope: str) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
+        half_open(connection, scope)
         (probe,) = take(connection)
 
         settle.complete(connection, [done(probe)])
@@ -162,10 +169,7 @@ class TestAnOpenBreaker:
     def test_opens_again_by_the_failure_of_its_probe(
         self, connection: Connection, scope: str
     ) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
+        half_open(connection, scope)
         (probe,) = take(connection)
 
         fail(connection, probe)
@@ -182,10 +186,7 @@ class TestAnOpenBreaker:
     def test_takes_another_probe_if_the_first_one_ends_otherwise(
         self, connection: Connection, scope: str, end: str
     ) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
+        half_open(connection, scope)
         (probe,) = take(connection)
 
         END[end](connection, probe)
@@ -284,10 +285,7 @@ class TestAnOpenBreaker:
     def test_has_no_lane_that_contradicts_its_messages(
         self, connection: Connection, scope: str
     ) -> None:
-        broken_by(2, scope=scope)
-        open_it(connection)
-        enqueue(connection, 9, key="a")
-        let_the_pause_end()
+        half_open(connection, scope)
         assert len(take(connection)) == 1
         take(connection)
         Lane.objects.update(turn_at=PAST)

@@ -1,4 +1,4 @@
-"""The faults of a proof: those of the soak, and faults of servers, makers and readers."""
+"""The faults of the soak, and further ones: servers, makers and readers fail, too."""
 
 from __future__ import annotations
 

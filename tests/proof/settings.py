@@ -1,4 +1,4 @@
-"""The settings of a proof: those of the chaos tests, and a schedule."""
+"""The settings of the chaos tests, and a schedule."""
 
 from tests.chaos.settings import (
     DATABASES,

@@ -10,6 +10,7 @@ from psycopg.errors import InsufficientPrivilege
 
 from pgqueue.database.connections import borrow
 from pgqueue.database.migration_check import lack_of
+from pgqueue.database.transactions import answer_within
 from pgqueue.operating.health import log, server, work
 from pgqueue.operating.health.judging import (
     Check,
@@ -55,10 +56,7 @@ def _made(queue: ExaminedQueue, name: str, check: QueueCheck) -> Check:
     connection = queue.connection
     try:
         with connection.transaction(force_rollback=True):
-            connection.execute(
-                "SELECT set_config('statement_timeout', %s, true), set_config('jit', 'off', true)",
-                [PATIENCE],
-            )
+            answer_within(connection, PATIENCE)
             return Check(name, *check(queue))
     except psycopg.Error as error:
         if connection.closed:

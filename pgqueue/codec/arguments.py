@@ -38,6 +38,8 @@ RESULT_LIMIT = 64 * 1024  # bytes, also of progress
 SHORT = 4300
 ARGUMENTS, RESULT, PROGRESS = "arguments", "result", "progress"
 """What of a message is encrypted, as its tokens have it."""
+PARTS = frozenset({"args", "kwargs"})
+UNPARSABLE = (ValueError, RecursionError)
 UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 T = TypeVar("T")
@@ -209,18 +211,19 @@ class Codec:
         return self._load(PROGRESS, ANYTHING, text)
 
     def check_known(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_encrypted: bool = False
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes = b""
     ) -> None:
         """Check that the function has a parameter for each argument of a message.
 
         Args:
-            is_encrypted: the payload is: the error does not quote it.
+            payload: where the arguments were read from. If it is encrypted, the error does not
+                quote it.
 
         Raises:
             NewerPayload: it has none for one of them.
         """
         if extra := self._parameters.beyond(args, kwargs):
-            said = "it has no parameter for an argument" if is_encrypted else extra
+            said = "it has no parameter for an argument" if is_envelope(payload) else extra
             raise NewerPayload(f"{self._of('a call')} doesn't fit here: {said}.")
 
     def check_fit(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -244,8 +247,11 @@ class Codec:
         return Parameters(self.func, skip_first=self.skip_first, result_hint=self.result_hint)
 
     def _split(self, text: str | bytes | memoryview) -> tuple[list[Any], dict[str, Any]]:
-        payload = parse(self._of("the payload"), text)
-        if type(payload) is dict and payload.keys() <= {"args", "kwargs"}:
+        try:
+            payload = from_json(text if isinstance(text, str) else str(text, "utf-8"))
+        except UNPARSABLE as error:
+            raise _unparsable(self._of("the payload"), error) from error
+        if type(payload) is dict and payload.keys() <= PARTS:
             args, kwargs = payload.get("args", []), payload.get("kwargs", {})
             if type(args) is list and type(kwargs) is dict:
                 return args, kwargs
@@ -389,7 +395,7 @@ class Parameters:
         """Say which arguments the function has no parameters for; "": it has them for all."""
         if len(args) > len(self._positional) and not self._rest:
             return f"it takes {len(self._positional)} positional arguments, and got {len(args)}"
-        if self._takes_any or (not (unknown := kwargs.keys() - self._named)):
+        if not kwargs or self._takes_any or (not (unknown := kwargs.keys() - self._named)):
             return ""
         return f"it has no parameter {min(unknown)!r}"
 
@@ -456,8 +462,12 @@ def read(what: str, hint: Hint, plain: Any) -> Any:
 def parse(what: str, text: str | bytes | memoryview) -> Any:
     try:
         return from_json(text if isinstance(text, str) else str(text, "utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UnreadablePayload(f"{what} can't be parsed: {error}.") from error
+    except UNPARSABLE as error:
+        raise _unparsable(what, error) from error
+
+
+def _unparsable(what: str, error: Exception) -> UnreadablePayload:
+    return UnreadablePayload(f"{what} can't be parsed: {error}.")
 
 
 def dump_small(what: str, hint: Hint, value: Any, refusal: type[PGQueueError]) -> str:

@@ -158,8 +158,9 @@ def close_old_connections(*, was_idle: bool = False) -> None:
     Args:
         was_idle: whether they were unused for a while, so that CONN_HEALTH_CHECKS is worth a query.
     """
-    forget_queries()
-    _close_each(_close_if_obsolete if was_idle else _close_if_old)
+    if _opened.here:
+        forget_queries()
+        _close_each(_close_if_obsolete if was_idle else _close_if_old)
 
 
 def close_broken_connections() -> None:

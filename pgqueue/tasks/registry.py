@@ -55,8 +55,9 @@ def find(name: str) -> Declaration[Any, Any] | None:
     Raises:
         Exception: the module's own error at its import.
     """
-    if name not in tasks:
-        import_declaring(name)
+    if found := tasks.get(name):  # as nearly always
+        return found
+    import_declaring(name)
     for adopt in adopters:
         if name not in tasks and (adopted := adopt(name)):
             add(adopted)

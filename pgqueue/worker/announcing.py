@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -35,8 +36,11 @@ def announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None
 
 
 def _announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
-    tell(tracing.finished, context, ending)
-    tell(signals.log_finished, task, context, ending, redacting.hiding_run)
+    # Each is asked first whether it listens: this is done after every run, however small.
+    if tracing.tracer is not None:
+        tell(tracing.finished, context, ending)
+    if ending.error is not None or signals.logger.isEnabledFor(logging.DEBUG):
+        tell(signals.log_finished, task, context, ending, redacting.hiding_run)
     if ending.error is None:
         tell_receivers(task.send_finished, signals.task_finished, context, ending)
         return
@@ -50,9 +54,10 @@ def _announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> Non
 def tell_receivers(
     send: Callable[..., None], signal: Signal, context: TaskContext, *arguments: object
 ) -> None:
-    """Call the receivers of a signal in the message's tenant; enter it only if there are some."""
-    is_own = getattr(send, "__func__", None) in OWN_SIGNALS
-    if settings().tenant is None or (is_own and not signal.receivers):
+    """Call the receivers of a signal in the message's tenant; do nothing if there are none."""
+    if not signal.receivers and getattr(send, "__func__", None) in OWN_SIGNALS:
+        return
+    if settings().tenant is None:
         tell(send, context, *arguments)
     else:
         tell(tenants.call_inside, context.claim, send, context, *arguments)

@@ -28,7 +28,6 @@ from pgqueue.calls.outcomes import (
 from pgqueue.calls.rate_limits import RateLimited
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.codec.encoding import Returned
-from pgqueue.codec.envelope import is_envelope
 from pgqueue.database import forking, guard
 from pgqueue.database.django_connections import close_after, close_old_connections, roll_back_open
 from pgqueue.durable.step_context import StepContext
@@ -76,6 +75,7 @@ from pgqueue.worker.timeouts import Timeouts, stack_of, within
 logger = logger_of(__name__)
 
 UNKNOWN_REPORTED_EVERY = 60.0  # seconds
+UNLIMITED: AbstractContextManager[None] = nullcontext()
 
 Arguments = tuple[list[Any], dict[str, Any]]
 """The arguments of a call of the task's function, by position and by name."""
@@ -194,28 +194,29 @@ class Runner:
             UnreadablePayload: they do not fit the task.
             NotBegun: the database was away, or only newer code can read them.
         """
-
-        def results(ids: Collection[int]) -> Mapping[int, Returned]:
-            taken = flow_results.results(self.alias, ids, since=claim.created_at)
-            # Errors must not quote redacted values of the results.
-            run.leased.claim = run.context.claim = claim._replace(taken=tuple(taken.items()))
-            return taken
-
         try:
             claim = run.leased.claim
             resolve = None
             if claim.flow_id is not None:
                 # Here, since this may query the database; the span may begin in an event loop.
                 tracing.prepare(run.context)
-                resolve = results
+                resolve = partial(self._results, run)
             codec, payload = run.task.codec, claim.payload or b""
             args, kwargs = codec.decode(payload, resolve)
-            codec.check_known(args, kwargs, is_encrypted=is_envelope(payload))
+            codec.check_known(args, kwargs, payload)
             if run.task.takes_context:
                 args = [run.context.argument, *args]
             return args, kwargs
         except (*AWAY, NewerPayload) as error:  # decoding may query the database
             raise NotBegun from error
+
+    def _results(self, run: Run, ids: Collection[int]) -> Mapping[int, Returned]:
+        """Return results of other messages of the flow, and note them with the claim."""
+        claim = run.leased.claim
+        taken = flow_results.results(self.alias, ids, since=claim.created_at)
+        # Errors must not quote redacted values of the results.
+        run.leased.claim = run.context.claim = claim._replace(taken=tuple(taken.items()))
+        return taken
 
     async def awaited(self, run: Run, arguments: Arguments) -> Any:
         """Await the task's function within the task's limits, and return its value.
@@ -228,7 +229,7 @@ class Runner:
         args, kwargs = arguments
         with Cancellable(leased):
             if not task.limits:
-                with self.bound(run) if task.hard_timeout else nullcontext():
+                with self.bound(run) if task.hard_timeout else UNLIMITED:
                     return await _awaited(task, context, *args, **kwargs)
             # A coroutine is cancelled only once: by the first limit.
             first = task.limits[0]
@@ -293,14 +294,15 @@ class Runner:
 
     def _ending(self, run: Run) -> Ending:
         task, context, leased = run
+        value = partial(guard.call, self._returned, run)
         if not task.atomic:
             with tenants.around(context.claim):
-                return self.ended(run, lambda: guard.call(self._returned, run))
+                return self.ended(run, value)
 
         def call() -> Ending:
             # The notes of an earlier call were rolled back.
             context.claim, context.growth = leased.claim, None
-            ending = self.ended(run, lambda: guard.call(self._returned, run))
+            ending = self.ended(run, value)
             if has_grown(run, ending):
                 grow(run, self.alias)
             return ending
@@ -359,7 +361,7 @@ class Runner:
     def bound(self, run: Run) -> AbstractContextManager[None]:
         """Fail the run and end this process if the block exceeds its hard timeout."""
         if self.grace is None or (hard := run.task.hard_limit(self.grace)) is None:
-            return nullcontext()
+            return UNLIMITED
         began = run.leased.started
         due = [began + each.after.total_seconds() for each in run.task.limits if each.is_final]
         return self.timeouts.bounded(
@@ -382,7 +384,7 @@ class Runner:
     def limited(self, run: Run) -> AbstractContextManager[None]:
         """Raise the error of each of the task's limits in the block when its time is over."""
         is_limited = run.task.limits or run.task.hard_timeout
-        return self._interrupted(run) if is_limited else nullcontext()
+        return self._interrupted(run) if is_limited else UNLIMITED
 
     @contextmanager
     def _interrupted(self, run: Run) -> Iterator[None]:

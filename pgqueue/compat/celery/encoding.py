@@ -61,11 +61,11 @@ class CeleryCodec(Codec):
             super().check_fit(args, kwargs)
 
     def check_known(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], *, is_encrypted: bool = False
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], payload: bytes = b""
     ) -> None:
         """Check that each argument has a parameter, unless the task's typing is false."""
         if self._typing:
-            super().check_known(args, kwargs, is_encrypted=is_encrypted)
+            super().check_known(args, kwargs, payload)
 
     def _simplified(self, what: str, value: Any, refusal: type[PGQueueError]) -> Any:
         try:

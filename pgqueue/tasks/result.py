@@ -99,12 +99,12 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
             UnreadablePayload: they belong to another task, or no key decrypts them.
             ObjectDoesNotExist: the row of a model instance is gone.
         """
-        return self._arguments[0]
+        return (self._call or self._decoded())[0]
 
     @property
     def kwargs(self) -> Mapping[str, Any]:
         """The named arguments, decoded as `args` are."""
-        return self._arguments[1]
+        return (self._call or self._decoded())[1]
 
     @property
     def stored_call(self) -> tuple[list[Any], dict[str, Any]]:
@@ -113,11 +113,9 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
         found = plain if isinstance(plain, dict) else {}
         return list(found.get("args", [])), dict(found.get("kwargs", {}))
 
-    @property
-    def _arguments(self) -> Call:
-        if self._call is None:
-            payload = self._found.payload if self._found else "null"
-            self._call = self.task.codec.decode(payload)
+    def _decoded(self) -> Call:
+        payload = self._found.payload if self._found else "null"
+        self._call = self.task.codec.decode(payload)
         return self._call
 
     @property

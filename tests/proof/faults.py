@@ -16,6 +16,15 @@ from tests.chaos.soak.fleet import Fleet, signal_all
 from tests.eventually import eventually
 from tests.proof.stage import ProofStage
 
+LONG = """
+SELECT w.pid, m.id, m.attempt
+FROM pgqueue_message m JOIN pgqueue_worker w ON w.id = m.worker_id
+WHERE m.state = 'running' AND m.task = 'tests.proof.tasks.plain' AND w.pid = ANY (%s)
+  AND (m.payload -> 'args' ->> 1)::float8 > 2
+  AND m.claimed_at > clock_timestamp() - interval '1 second'
+LIMIT 1
+"""
+GOES_ON = "SELECT state, attempt FROM pgqueue_message WHERE id = %s"
 CRASHES = {"restart_immediate", "restart_amid_recovery", "fail_over"}
 """Faults after which the server may have forgotten claims of the last moment."""
 
@@ -40,6 +49,7 @@ class ProofFaults(Faults):
         self._proof = stage
         self._weights |= {
             self.lose_a_machine: 2,
+            self.wake_a_zombie: 2,
             self.kill_a_maker: 3,
             self.stop_a_maker: 2,
             self.kill_a_reader: 2,
@@ -68,6 +78,23 @@ class ProofFaults(Faults):
         """Kill all processes of a worker at once; without its first one, others would end well."""
         signal_all(self._fleet.mortal.pids(), signal.SIGKILL)
         self._fleet.kill()
+
+    def wake_a_zombie(self) -> None:
+        """Stop a process until another one runs a message of it; then both end their runs."""
+        pids = [*self._fleet.mortal.pids(), *self._fleet.veteran.pids()]
+        pid, id, attempt = eventually(
+            lambda: self._stage.ask(LONG, pids), within=60, what="a task runs for long"
+        )
+        signal_all([pid], signal.SIGSTOP)
+        try:
+            eventually(lambda: self._runs_again(id, attempt), within=60, what="it runs again")
+        finally:
+            signal_all([pid], signal.SIGCONT)
+
+    def _runs_again(self, id: int, attempt: int) -> bool:
+        """Return whether a message has another run, or has ended before its process stopped."""
+        row = self._stage.ask(GOES_ON, id)
+        return row is None or (row[0] == "running" and row[1] > attempt)
 
     def kill_a_maker(self) -> None:
         """Kill a producer, a publisher or an observer, whose successor the director starts."""

@@ -131,14 +131,16 @@ class ProofProducer:
         return self._store_each([self._message(kind) for _ in range(12)])
 
     def _flow(self) -> int:
-        """Store a diamond: one, then three, then one."""
+        """Store a diamond: one, then three that last differently long, then one."""
         top, *sides, last = [self._number() for _ in range(5)]
         graph = {top: [], **{side: [top] for side in sides}, last: sides}
         made = [described(number, "member", parents=of) for number, of in graph.items()]
+        seconds = dict(zip(sides, self._random.sample([0.0, 0.3, 0.9], 3), strict=True))
         draft = flow(f"proof {top}")
         stored: dict[int, Any] = {}
         for number, parents in graph.items():
-            stored[number] = draft.enqueue(tasks.member, number, [stored[each] for each in parents])
+            awaited = [stored[each] for each in parents]
+            stored[number] = draft.enqueue(tasks.member, number, awaited, seconds.get(number, 0.0))
         with transacting("enqueue", messages=made) as operation, transaction.atomic():
             with draft:
                 pass

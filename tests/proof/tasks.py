@@ -93,10 +93,10 @@ def hopeless(context: TaskContext, number: int, seconds: float = 0) -> None:
 
 
 @task(takes_context=True, atomic=True, **PATIENT)
-def member(context: TaskContext, number: int, parents: list[int]) -> int:
-    """Be part of a flow; its members last differently long."""
+def member(context: TaskContext, number: int, parents: list[int], seconds: float = 0) -> int:
+    """Be part of a flow."""
     with running(context, number):
-        time.sleep(number % 5 / 10)
+        time.sleep(seconds)
         leave(number, context.attempt)
     return number
 
@@ -106,10 +106,13 @@ STEPS = ("one", "two", "three")
 
 @task(durable=True, **PATIENT)
 def in_steps(run: DurableContext, number: int) -> None:
+    """Fail between two steps the first time, one in three: the next run goes on behind them."""
     with running(run, number):
         for name in STEPS:
             run.step(leave, number, run.attempt, f"step {name}", atomic=True, name=name)
-            time.sleep(0.05)
+            time.sleep(0.5 if number % 5 == 0 else 0.05)
+            if name == "two" and number % 3 == 0 and run.attempt == 1:
+                raise ValueError("the first time, it fails between two steps")
         leave(number, run.attempt)
 
 

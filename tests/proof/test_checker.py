@@ -96,6 +96,7 @@ LANE: dict[str, Any] = {"lane": "a", "once": True}
 ONCE: dict[str, Any] = {"once": True}
 STEPS: dict[str, Any] = {"steps": ["one", "two"]}
 CHILD = op("enqueue", 0, 1, messages=[message(1), message(2, parents=[1])])
+NEARBY = op("fault", 2, 6, crashes=False, db_began=2.0, db=6.0)
 CRASH = op("fault", 5, 6, crashes=True, db_began=5.0, db=6.0)
 SAME_LANE = enqueue(0, 1, 2, **LANE)
 
@@ -227,6 +228,9 @@ WRONG = {
     "a child runs before the parent's last run": case(
         "flow", CHILD, messages=[row(1, attempt=2), row(2)],
         effects=[effect(1, 1), effect(2, 2), effect(3, 1, attempt=2)]),
+    "a child begins while its parent runs": case(
+        "flow", CHILD, run(1, 2, 4), run(2, 3, 5), messages=[row(1), row(2)],
+        effects=[effect(1, 1), effect(2, 2)]),
     "a tick has two messages": case("tick", ticks=[tick(1), tick(1), tick(2)]),
     "a tick has no message": case("tick", ticks=[tick(1), tick(3)]),
 }  # fmt: skip
@@ -315,6 +319,10 @@ RIGHT = {
         effects=[effect(1, 1, "step one"), effect(3, 1, "step two"), effect(4, 1)]),
     "a child runs after its parent": case(
         "flow", CHILD, messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
+    "a child begins after a lost run of its parent has gone on": case(
+        "flow", CHILD, run(1, 2, 9), run(1, 4, 5, attempt=2), run(2, 6, 7), NEARBY,
+        messages=[row(1, attempt=2, lost=1), row(2)],
+        effects=[effect(1, 1, attempt=2), effect(2, 2)]),
     "each tick has one message": case("tick", ticks=[tick(1), tick(2), tick(3)]),
 }  # fmt: skip
 

@@ -32,8 +32,16 @@ def durable_steps_happen_once(account: Account) -> Iterator[Anomaly]:
 
 
 def flows_go_as_their_graphs_say(account: Account) -> Iterator[Anomaly]:
-    """A member of a flow has its effect after the effects of all its parents."""
+    """A member of a flow runs, and has its effect, after all its parents have succeeded."""
     for number, (enqueue, message) in account.enqueued.items():
+        for parent in message["parents"]:
+            # A conflict or a crash of the server may repeat an attempt: the first end counts.
+            ends = [run for run in account.settled_runs(parent) if run.end == "ok"]
+            last = min(ends, key=lambda run: run.ended, default=None)
+            for run in account.runs.get(number, []):
+                if last is not None and run.began < last.ended:
+                    words = f"member {number} began before its parent {parent} had ended"
+                    yield Anomaly("flow", words, [enqueue, run, last])
         for effect in account.effects_of_tasks.get(number, []):
             for parent in message["parents"]:
                 [row, *_] = account.messages.get(parent, [{"attempt": None}])

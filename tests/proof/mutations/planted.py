@@ -13,7 +13,7 @@ PLANTED = [
         "pgqueue/engine/settle.sql",
         "WHERE m.id = e.message AND m.attempt = e.fence AND m.worker_id = e.holder",
         "WHERE m.id = e.message",
-        ("stop_a_process", "stop_the_veteran"),
+        ("wake_a_zombie",),
     ),
     Mutation(
         "failed effects stay",

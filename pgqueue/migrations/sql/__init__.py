@@ -11,7 +11,9 @@ grow, a name of bounded length. Otherwise one row stops each statement that read
 
 from importlib.resources import files
 
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations import RunSQL
+from django.db.migrations.state import ProjectState
 
 
 class RunSQLFile(RunSQL):
@@ -19,6 +21,10 @@ class RunSQLFile(RunSQL):
 
     A file that only alters tables which its own migration makes needs no down file: its changes go
     with the tables.
+
+    The statements that Django defers to the end of a migration follow the file. Otherwise Django
+    would record the migration in another transaction. If `migrate` were killed between the two, it
+    would find the tables there, and fail from then on.
     """
 
     def __init__(self, name: str) -> None:
@@ -29,6 +35,18 @@ class RunSQLFile(RunSQL):
             (folder / f"{name}.up.sql").read_text("utf-8"),
             down.read_text("utf-8") if down.is_file() else RunSQL.noop,
         )
+
+    def database_forwards(
+        self,
+        app_label: str,
+        schema_editor: BaseDatabaseSchemaEditor,
+        from_state: ProjectState,
+        to_state: ProjectState,
+    ) -> None:
+        super().database_forwards(app_label, schema_editor, from_state, to_state)
+        deferred, schema_editor.deferred_sql = schema_editor.deferred_sql, []
+        for statement in deferred:
+            schema_editor.execute(statement, None)
 
     def describe(self) -> str:
         return f"Run the SQL file {self.name}"

@@ -114,6 +114,11 @@ def definition(connection: psycopg.Connection[Any], mutation: Mutation) -> str:
 
 def _plant_in_sql(mutation: Mutation) -> None:
     """Change the statements of a file as `sql_files` reads them."""
+    sql_files._read = reading(mutation)  # type: ignore[assignment]
+
+
+def reading(mutation: Mutation) -> Callable[[str, str], dict[str, str]]:
+    """Return `sql_files._read` with the fault."""
     folder, _, file = mutation.where.rpartition("/")
     mutated = (folder.replace("/", "."), file.removesuffix(".sql"))
     of_file = sql_files._read.__wrapped__
@@ -125,7 +130,7 @@ def _plant_in_sql(mutation: Mutation) -> None:
         hit = [each for each, text in statements.items() if mutation.old in text]
         return {**statements, **{each: mutation.applied(statements[each]) for each in hit}}
 
-    sql_files._read = read  # type: ignore[assignment]
+    return read
 
 
 class MutatingFinder(MetaPathFinder):

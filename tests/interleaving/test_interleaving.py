@@ -1,0 +1,139 @@
+"""Interleaved statements of sessions keep the promises, and planted faults break them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+import pytest
+
+from pgqueue.database import sql_files
+from pgqueue.engine import claim, claim_governed, flows, lease, promote, route, settle
+from tests.interleaving.interleaver import Interleaver, seeds_for
+from tests.interleaving.schedule import Interleaving, shrunk
+from tests.proof import mutations
+
+FEW = 60
+MINUTES = float(os.environ.get("INTERLEAVE_MINUTES", 0.5))
+SEED = int(os.environ.get("INTERLEAVE_SEED", 1000))
+SCHEDULE = os.environ.get("SCHEDULE", "")
+NO_FENCE = "put:f:2 claim:free claim:free! rescue complete"
+MODULES = (claim, claim_governed, flows, lease, promote, route, settle)
+
+
+def test_a_few_interleavings_keep_the_promises(interleaver: Interleaver) -> None:
+    for seed in range(FEW):
+        schedule = Interleaving.of_seed(seed)
+
+        assert not interleaver.run(schedule), f"seed {seed}: SCHEDULE='{schedule}'"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(max(600, MINUTES * 60 + 300))
+def test_many_interleavings_keep_the_promises(interleaver: Interleaver) -> None:
+    if SCHEDULE:
+        assert not interleaver.run(Interleaving.parsed(SCHEDULE))
+        return
+    done = 0
+
+    def counted() -> Iterator[int]:
+        nonlocal done
+        for seed in seeds_for(MINUTES * 60, first=SEED):
+            done += 1
+            yield seed
+
+    found = interleaver.find(counted())
+
+    print(f"{done} interleavings from seed {SEED}")
+    if found is not None:
+        seed, schedule, broken = found
+        small = interleaver.shrink(schedule, broken)
+        pytest.fail(f"seed {seed}: SCHEDULE='{small}' breaks {interleaver.run(small) or broken}")
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Plant a fault in the statements of this process."""
+    read = mutations.reading(mutations.named(name))
+    with ExitStack() as stack:
+        hit = False
+        for module in MODULES:
+            with patch.object(sql_files, "_read", read):
+                statements = sql_files.load(module.__name__)
+            hit |= statements != module.SQL
+            stack.enter_context(patch.dict(module.SQL, statements))
+        assert hit
+        yield
+
+
+@pytest.mark.parametrize(
+    ("name", "operations", "promise"),
+    [
+        ("no fence", NO_FENCE, {"lost", "fence", "claim"}),
+        ("one too many", "put:l:2 claim:limited route complete", {"limit"}),
+        ("lane passes a retry", "put:o:2 claim:lanes route retry!", {"lane"}),
+        ("no bell", "put:l:2 claim:limited route complete", {"stuck"}),
+    ],
+)
+def test_a_planted_fault_is_found(
+    interleaver: Interleaver, name: str, operations: str, promise: set[str]
+) -> None:
+    with planted(name):
+        found = interleaver.find(range(500), operations.split())
+
+        assert found is not None
+        _, schedule, broken = found
+        assert {each.partition(":")[0] for each in broken} & promise
+        assert interleaver.run(Interleaving.parsed(str(schedule)))
+    assert not interleaver.run(schedule)
+
+
+def test_two_claims_that_count_at_once_are_told_apart_by_the_lock(interleaver: Interleaver) -> None:
+    # Each claim locks the gate, and counts, before the other one takes messages.
+    text = "put:l:1 put:m:1 put:n:1 route | claim:limited / claim:limited @ 000111"
+    schedule = Interleaving.parsed(text)
+
+    assert not interleaver.run(schedule)
+    with planted("gate without a lock"):
+        assert set(interleaver.run(schedule)) == {"limit: 3 messages of limited ran at once"}
+
+
+@pytest.mark.slow
+def test_a_schedule_is_shrunk_while_it_breaks_the_same_promise(interleaver: Interleaver) -> None:
+    with planted("no fence"):
+        found = interleaver.find(range(500), NO_FENCE.split())
+        assert found is not None
+
+        small = interleaver.shrink(*found[1:])
+
+        assert interleaver.run(small)
+    assert len(small.before) + sum(map(len, small.sessions)) <= 6
+
+
+def test_shrinking_leaves_out_all_that_does_not_matter() -> None:
+    schedule = Interleaving.parsed("put:f:1 route | claim:free rescue / complete @ 0101100")
+
+    small = shrunk(schedule, lambda each: "rescue" in each.sessions[0] and 1 in each.turns)
+
+    assert str(small).split() == ["|", "rescue", "/", "@", "01"]
+
+
+def test_a_lock_is_seen_and_others_go_on(interleaver: Interleaver) -> None:
+    text = "put:f:2 | cancel:0! claim:free / cancel:0 / put:f:1 @ 00011110"
+
+    assert not interleaver.run(Interleaving.parsed(text))
+    # Session 1 waits for the lock of session 0, and leaves its turn to session 2.
+    assert interleaver.taken[:7] == (0, 0, 0, 1, 1, 1, 2)
+
+
+def test_a_schedule_is_repeated_by_its_text() -> None:
+    for seed in range(50):
+        schedule = Interleaving.of_seed(seed)
+        assert Interleaving.parsed(str(schedule)) == schedule
+
+
+def test_seeds_come_until_the_time_is_over() -> None:
+    assert list(seeds_for(-1, first=3)) == []
+    assert next(seeds_for(60, first=3)) == 3

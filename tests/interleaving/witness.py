@@ -1,0 +1,110 @@
+"""What the sessions did, in the order of their commits, and the promises that this breaks."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from pgqueue.engine.values import Claim
+from tests.factories import Connection
+
+LIMITS = {"": 2, "a": 1, "b": 1, "c": 1}
+"""Of the channel `limited`, and of its keys."""
+RUNNING = """
+SELECT channel, key, ordered, count(*) FROM pgqueue_message
+WHERE state = 'running' AND channel IN ('limited', 'lanes') GROUP BY channel, key, ordered
+"""
+OVERTAKEN = """
+SELECT earlier.id FROM pgqueue_message m JOIN pgqueue_message earlier
+    ON earlier.channel = m.channel AND earlier.key = m.key AND earlier.id < m.id AND earlier.ordered
+WHERE m.id = ANY (%s) AND m.ordered AND earlier.state <> 'dead'
+"""
+
+
+@dataclass
+class Witness:
+    """Notes what each operation came to, and finds broken promises.
+
+    Attributes:
+        observer: reads what was committed.
+        broken: the promises that were broken, as sentences. The first word names the promise.
+        stored: the committed messages, in the order of their commits.
+        undone: the messages whose transaction was rolled back.
+        holders: the claim that has each running message.
+        claims: the claims of each session that it has not ended, by its number.
+        cancelled: the messages that a cancel ended.
+        asked: the running messages that a cancel asked to end.
+        ended: how often each message succeeded.
+        published: the committed events, each with the turns of its begin and its commit.
+        turn: the number of turns so far.
+    """
+
+    observer: Connection
+    broken: list[str] = field(default_factory=list)
+    stored: list[int] = field(default_factory=list)
+    undone: set[int] = field(default_factory=set)
+    lanes: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+    holders: dict[int, Claim] = field(default_factory=dict)
+    claims: dict[int, list[Claim]] = field(default_factory=lambda: defaultdict(list))
+    cancelled: set[int] = field(default_factory=set)
+    asked: set[int] = field(default_factory=set)
+    ended: Counter[int] = field(default_factory=Counter)
+    published: list[tuple[str, int, int]] = field(default_factory=list)
+    unpublished: set[str] = field(default_factory=set)
+    signalled: set[int] = field(default_factory=set)
+    turn: int = 0
+
+    def chosen(self, number: int) -> list[int]:
+        """Return one of the committed messages."""
+        return [self.stored[number % len(self.stored)]] if self.stored else []
+
+    def note_stored(self, channel: str, key: str, ids: Iterable[int], *, ordered: bool) -> None:
+        """Note messages whose transaction has committed."""
+        ids = list(ids)
+        self.stored += ids
+        lane = self.lanes[channel, key]
+        if ordered and lane and min(ids) < lane[-1]:
+            self.broken.append(f"order: {min(ids)} was committed after {lane[-1]}")
+        lane += ids
+
+    def note_claimed(self, session: int, claims: Collection[Claim]) -> None:
+        """Note claims; a message that has a holder was claimed twice."""
+        for each in claims:
+            if each.id in self.holders:
+                self.broken.append(f"claim: {each.id} was claimed while another claim held it")
+            self.holders[each.id] = each
+            self.claims[session].append(each)
+        ids = [each.id for each in claims]
+        for (earlier,) in self.observer.execute(OVERTAKEN, [ids]):
+            self.broken.append(f"lane: {earlier} was overtaken in its lane by one of {ids}")
+
+    def note_ended(self, claims: Iterable[Claim], ids: Collection[int], *, succeeded: bool) -> None:
+        """Note which runs were settled."""
+        for each in claims:
+            if each.id not in ids:
+                continue
+            if self.holders.get(each.id) is not each:
+                self.broken.append(f"fence: {each.id} was settled by a run without its lease")
+            self.holders.pop(each.id, None)
+            if succeeded:
+                self.ended[each.id] += 1
+
+    def note_taken_away(self, ids: Iterable[int]) -> None:
+        """Note messages whose lease has ended, or that were cancelled."""
+        for id in ids:
+            self.holders.pop(id, None)
+
+    def look(self) -> None:
+        """Check what is promised at every moment."""
+        running: Counter[str] = Counter()
+        for channel, key, ordered, count in self.observer.execute(RUNNING):
+            if channel == "limited":
+                running.update({"": count, key: count})
+            elif ordered and count > 1:
+                self.broken.append(f"lane: {count} messages of lane {key} ran at once")
+        for key, count in running.items():
+            if count > LIMITS[key]:
+                self.broken.append(
+                    f"limit: {count} messages of limited {key}".rstrip() + " ran at once"
+                )

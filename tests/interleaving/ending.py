@@ -1,4 +1,4 @@
-"""The end of an interleaving: one session runs all that is left, and reads what it came to."""
+"""The end of an interleaving: one session runs the rest to its end, and checks the tables."""
 
 from __future__ import annotations
 

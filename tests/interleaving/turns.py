@@ -43,7 +43,7 @@ class SteppedSession:
             self._ask()
             return wait(*given, **options)
 
-        # All that psycopg sends goes through this method, also BEGIN and COMMIT.
+        # psycopg sends each statement by this method, also BEGIN and COMMIT.
         setattr(connection, "wait", wait_in_turn)  # noqa: B010
 
     def begin(self, work: Callable[[SteppedSession], None], posts: SimpleQueue[Any]) -> None:

@@ -1,4 +1,4 @@
-"""What the sessions did, in the order of their commits, and the promises that this breaks."""
+"""The operations of sessions, in the order of their commits, and the promises that they break."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WHERE m.id = ANY (%s) AND m.ordered AND earlier.state <> 'dead'
 
 @dataclass
 class Witness:
-    """Notes what each operation came to, and finds broken promises.
+    """Notes the result of each operation, and finds broken promises.
 
     Attributes:
         observer: reads what was committed.

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from pgqueue.engine import signalling, waking
+from pgqueue.engine import flows, signalling, waking
 from tests.factories import Connection
 from tests.interleaving.operations import operate
 from tests.interleaving.witness import Witness
@@ -44,6 +44,7 @@ def end(witness: Witness, connection: Connection, *, head: int) -> None:
     # A worker that has its lease settles some time; here it died, and its lease ends.
     connection.execute(LEFT_OVER)
     waking.ring_missed(connection)
+    flows.ring_stale(connection)
     _run_to_the_end(witness, connection)
     _check_messages(witness, connection)
     _check_events(witness, connection, head)
@@ -129,7 +130,9 @@ def reset(connection: Connection) -> int:
     connection.execute(
         "DELETE FROM pgqueue_message; DELETE FROM pgqueue_lane; DELETE FROM pgqueue_bell; "
         "DELETE FROM pgqueue_signal; DELETE FROM pgqueue_step; DELETE FROM pgqueue_history; "
-        "DELETE FROM pgqueue_event_inbox; DELETE FROM pgqueue_tally"
+        "DELETE FROM pgqueue_event_inbox; DELETE FROM pgqueue_tally; DELETE FROM pgqueue_blocked; "
+        "DELETE FROM pgqueue_dependency; DELETE FROM pgqueue_failed_member; "
+        "DELETE FROM pgqueue_flow"
     )
     [(head,)] = connection.execute(HEAD).fetchall()
     return int(head)

@@ -30,6 +30,7 @@ from pgqueue.engine.publish import NewEvent
 from pgqueue.engine.settle import Suspension
 from pgqueue.engine.values import Claim, Tuples
 from tests import factories
+from tests.engine.flow_graphs import Graph
 from tests.factories import LEASE, OVER, Connection, done, failure
 from tests.interleaving.turns import SteppedSession
 from tests.interleaving.witness import Witness
@@ -45,6 +46,7 @@ WEIGHTS = {
     "claim:free": 3, "claim:free!": 1.5, "claim:limited": 3, "claim:limited!": 1.5,
     "claim:lanes": 3, "claim:lanes!": 1.5, "complete": 4, "retry": 0.7, "retry!": 0.7, "release": 1,
     "rescue": 2, "cancel:N": 1, "cancel:N!": 0.7, "promote": 1, "route": 4,
+    "flow": 1, "flow!": 0.3,
     "publish:2": 1, "publish:1!": 0.5, "sequence": 1.5, "dispatch": 1, "suspend": 1, "signal:N": 1,
 }  # fmt: skip
 """How often each operation is chosen; N is a number."""
@@ -102,6 +104,25 @@ def _put(
         witness.undone.update(ids)
         return
     witness.note_stored(channel, key, ids, ordered=ordered)
+
+
+def _flow(
+    witness: Witness, number: int, connection: Connection, given: list[str], undo: bool
+) -> None:
+    """Store a child with two parents, which runs whatever becomes of them."""
+    ids: list[int] = []
+    try:
+        with connection.transaction():
+            graph = Graph(connection, {"a": "", "b": "", "c": "ab run"}, channel="free")
+            ids = list(graph.ids.values())
+            if undo:
+                raise Undone
+    except Undone:
+        witness.undone.update(ids)
+        return
+    witness.note_stored("free", "", ids, ordered=False)
+    *parents, child = ids
+    witness.parents[child] = parents
 
 
 def _claim(
@@ -212,6 +233,7 @@ def _dispatch(witness: Witness, number: int, connection: Connection, *_: object)
 
 VERBS: dict[str, Callable[[Witness, int, Connection, list[str], bool], None]] = {
     "put": _put,
+    "flow": _flow,
     "claim": _claim,
     "complete": _complete,
     "retry": _retry,

@@ -15,7 +15,7 @@ from tests.interleaving.interleaver import Interleaver, seeds_for
 from tests.interleaving.schedule import Interleaving, shrunk
 from tests.proof import mutations
 
-FEW = 60
+FEW = 40
 MINUTES = float(os.environ.get("INTERLEAVE_MINUTES", 0.5))
 SEED = int(os.environ.get("INTERLEAVE_SEED", 1000))
 SCHEDULE = os.environ.get("SCHEDULE", "")
@@ -74,6 +74,7 @@ def planted(name: str) -> Iterator[None]:
         ("no fence", NO_FENCE, {"lost", "fence", "claim"}),
         ("one too many", "put:l:2 claim:limited route complete", {"limit"}),
         ("lane passes a retry", "put:o:2 claim:lanes route retry!", {"lane"}),
+        ("child runs early", "put:g:1 flow claim:free complete route", {"flow"}),
         ("no bell", "put:l:2 claim:limited route complete", {"stuck"}),
     ],
 )

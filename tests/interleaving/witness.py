@@ -15,6 +15,7 @@ RUNNING = """
 SELECT channel, key, ordered, count(*) FROM pgqueue_message
 WHERE state = 'running' AND channel IN ('limited', 'lanes') GROUP BY channel, key, ordered
 """
+LIVE = "SELECT id FROM pgqueue_message WHERE id = ANY (%s) AND state <> 'dead'"
 OVERTAKEN = """
 SELECT earlier.id FROM pgqueue_message m JOIN pgqueue_message earlier
     ON earlier.channel = m.channel AND earlier.key = m.key AND earlier.id < m.id AND earlier.ordered
@@ -31,6 +32,7 @@ class Witness:
         broken: the promises that were broken, as sentences. The first word names the promise.
         stored: the committed messages, in the order of their commits.
         undone: the messages whose transaction was rolled back.
+        parents: the messages for which a child waits.
         holders: the claim that has each running message.
         claims: the claims of each session that it has not ended, by its number.
         cancelled: the messages that a cancel ended.
@@ -45,6 +47,7 @@ class Witness:
     stored: list[int] = field(default_factory=list)
     undone: set[int] = field(default_factory=set)
     lanes: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list))
+    parents: dict[int, list[int]] = field(default_factory=dict)
     holders: dict[int, Claim] = field(default_factory=dict)
     claims: dict[int, list[Claim]] = field(default_factory=lambda: defaultdict(list))
     cancelled: set[int] = field(default_factory=set)
@@ -76,6 +79,9 @@ class Witness:
             self.holders[each.id] = each
             self.claims[session].append(each)
         ids = [each.id for each in claims]
+        awaited = [parent for id in ids for parent in self.parents.get(id, [])]
+        for (parent,) in self.observer.execute(LIVE, [awaited]):
+            self.broken.append(f"flow: a child of {parent} runs before {parent} has ended")
         for (earlier,) in self.observer.execute(OVERTAKEN, [ids]):
             self.broken.append(f"lane: {earlier} was overtaken in its lane by one of {ids}")
 

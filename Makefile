@@ -35,7 +35,7 @@ PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak prove prove-mutations prove-peers interleave bench bench-smoke bench-peers docs messages audit dist lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak prove prove-mutations prove-peers mixed-fleet interleave bench bench-smoke bench-peers docs messages audit dist lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(INSTALLED_ALL),$(INSTALLED))
@@ -112,6 +112,11 @@ prove-mutations: $(INSTALLED_ALL)
 prove-peers: $(PEERS_INSTALLED)
 	for each in huey pgqueuer; do $(PEERS_VENV)/bin/python -m pgqueue.embedded --throwaway -- \
 		$(PEERS_VENV)/bin/python -m tests.proof.peers $$each || exit 1; done
+
+# Two versions at once: of each tag of VERSIONS and of this checkout, with a migration under load.
+mixed-fleet: MINUTES = 2
+mixed-fleet: $(INSTALLED_ALL)
+	$(if $(SEED),CHAOS_SEED=$(SEED)) $(RUN) -m tests.proof.versions --minutes $(MINUTES) $(VERSIONS)
 
 # Interleaved statements of sessions, from SEED on, until one schedule breaks a promise. SCHEDULE="…" repeats it.
 interleave: MINUTES = 60

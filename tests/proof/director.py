@@ -6,13 +6,16 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from tests.chaos.harness.disk import small
+from tests.chaos.harness.disk import Disk, small
 from tests.chaos.harness.migrated import migrated
-from tests.chaos.harness.server import nap
+from tests.chaos.harness.server import Server, nap
 from tests.chaos.harness.stage import SEED
 from tests.chaos.soak.fleet import Fleet
 from tests.eventually import eventually
@@ -20,6 +23,9 @@ from tests.proof import mutations
 from tests.proof.faults import CRASHES, ProofFaults
 from tests.proof.operations import invoked
 from tests.proof.stage import LEASE, ProofStage
+from tests.starting import ROOT
+
+S = TypeVar("S", bound=ProofStage)
 
 MEGABYTES = 500
 """The room for tables, some of which a fault takes."""
@@ -65,19 +71,33 @@ def prove(
         mutation: the name of a planted fault.
         only: names of the faults that happen; None or empty: all.
     """
+    with set_up(partial(ProofStage, mutation=mutation), logs, folder) as stage:
+        if mutation:
+            mutations.plant_in_database(mutation, stage.server.connect)
+        return ProofDirector(stage, only or set()).run(lasts)
+
+
+@contextmanager
+def set_up(
+    make: Callable[[Server, Path, Path, Disk], S], logs: Path, folder: Path, *, root: Path = ROOT
+) -> Iterator[S]:
+    """Start a server on a small disk, and return a stage for it.
+
+    Args:
+        make: makes the stage.
+        root: the checkout whose tables the server has.
+    """
     os.environ["PROOF_LOG"] = str(logs)
     with (
-        migrated("proof") as server,
+        migrated("proof", root=root) as server,
         small(server.data / "base", megabytes=MEGABYTES) as disk,
     ):
         server.wrapper = disk.wrapper
         server.start()
-        stage = ProofStage(server, folder, logs, disk, mutation=mutation)
+        stage = make(server, folder, logs, disk)
         try:
             stage.prepare()
-            if mutation:
-                mutations.plant_in_database(mutation, server.connect)
-            return ProofDirector(stage, only or set()).run(lasts)
+            yield stage
         finally:
             stage.close()
 

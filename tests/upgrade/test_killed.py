@@ -12,7 +12,11 @@ from django.db import DatabaseError, connections
 from psycopg.sql import SQL, Identifier
 from pytest_django import DjangoDbBlocker
 
+from pgqueue import Channel
 from pgqueue.database.connections import connect
+from pgqueue.database.migration_check import NotMigrated
+from pgqueue.models import Message
+from tests import jobs
 from tests.unmigrated import empty_database, migrate
 
 NEWEST = ("0015_tenant_metrics", "0016_more_weights", "0017_breakers")
@@ -158,6 +162,20 @@ def test_a_migration_that_was_killed_anywhere_ends_as_another_one(
 
     assert count > 3 * len(NEWEST)
     assert {name for kind, name in expected if kind == "migration"} >= set(NEWEST)
+
+
+def test_a_producer_that_is_newer_than_the_tables_stores_messages_or_says_what_is_missing(
+    admin: psycopg.Connection[Any], before: str, django_db_blocker: DjangoDbBlocker
+) -> None:
+    with django_db_blocker.unblock(), copied(before, admin):
+        result = jobs.add.enqueue(1, 2)
+        with pytest.raises(NotMigrated, match=r"breaker_\w+.*run manage.py migrate"):
+            Channel("default").policy(max_running=1)
+
+        migrate()
+
+        assert Message.objects.get().pk == int(result.id)
+        Channel("default").policy(max_running=1)
 
 
 def test_the_newest_migrations_are_tried() -> None:

@@ -65,6 +65,7 @@ NAMES = sorted(path.stem for path in Path(migrations.__file__).parent.glob("0*.p
     [
         ([], None, NAMES),
         (["--processes", "2"], "0002_storage", NAMES[2:]),
+        ([], NAMES[-2], NAMES[-1:]),
         (["--threads", "0"], None, NAMES),
     ],
 )

@@ -122,7 +122,7 @@ mixed-fleet: $(INSTALLED_ALL)
 interleave: MINUTES = 60
 interleave: $(INSTALLED)
 	INTERLEAVE_MINUTES=$(MINUTES) INTERLEAVE_SEED=$(or $(SEED),1000) \
-		$(RUN) -m pytest -n 0 -m slow -x -s --timeout=0 tests/interleaving
+		$(RUN) -m pytest -n 0 -m slow -k many -x -s --timeout=0 tests/interleaving
 
 bench: $(INSTALLED_ALL)
 	$(RUN) -m tests.benchmarks

@@ -8,12 +8,18 @@ import pytest
 
 from pgqueue.engine import event_partitions, partitions
 from pgqueue.events import subscriptions
-from tests.engine.conftest import _every_test_commits, broom, connect, transactional_db
+from tests.engine.conftest import (
+    _every_test_commits,
+    broom,
+    connect,
+    connection,
+    transactional_db,
+)
 from tests.factories import Connection, limit
 from tests.interleaving.interleaver import SESSIONS, Interleaver
 from tests.interleaving.witness import LIMITS
 
-__all__ = ["_every_test_commits", "broom", "connect", "transactional_db"]
+__all__ = ["_every_test_commits", "broom", "connect", "connection", "transactional_db"]
 
 
 @pytest.fixture

@@ -34,17 +34,20 @@ SELECT id FROM pgqueue_message m WHERE state = 'held' AND EXISTS (
 """
 
 
-def end(witness: Witness, connection: Connection, *, head: int) -> None:
+def end(witness: Witness, connection: Connection, *, head: int, has_locks: bool) -> None:
     """Run everything to its end, and check what the tables promise.
 
     Args:
         head: the last position of the log before the first operation.
+        has_locks: whether the router may have met locked messages, which it leaves to the duty.
     """
     witness.look()
     # A worker that has its lease settles some time; here it died, and its lease ends.
     connection.execute(LEFT_OVER)
-    waking.ring_missed(connection)
-    flows.ring_stale(connection)
+    operate(witness, -1, connection, "route")
+    missed = waking.ring_missed(connection), flows.ring_stale(connection)
+    if any(missed) and not has_locks:
+        witness.broken.append(f"bell: the router missed {missed[0]} signals, {missed[1]} parents")
     _run_to_the_end(witness, connection)
     _check_messages(witness, connection)
     _check_events(witness, connection, head)

@@ -47,7 +47,9 @@ class Interleaver:
         for session in self._sessions[: len(works)]:
             if session.error is not None:
                 raise session.error
-        end(witness, self._own, head=head)
+        names = [*schedule.before, *(name for each in schedule.sessions for name in each)]
+        has_locks = any(name.startswith("cancel") for name in names)
+        end(witness, self._own, head=head, has_locks=has_locks)
         return witness.broken
 
     def shrink(self, schedule: Interleaving, broken: Sequence[str]) -> Interleaving:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from typing import Any
 from unittest.mock import patch
 
 import pytest
+from psycopg.errors import DeadlockDetected
 
 from pgqueue.database import sql_files
-from pgqueue.engine import claim, claim_governed, flows, lease, promote, route, settle
+from pgqueue.engine import (
+    claim,
+    claim_governed,
+    dispatch,
+    flows,
+    lease,
+    promote,
+    route,
+    sequence,
+    settle,
+)
+from tests.factories import Connection
 from tests.interleaving.interleaver import Interleaver, seeds_for
 from tests.interleaving.schedule import Interleaving, shrunk
+from tests.interleaving.turns import SteppedSession, Turns
 from tests.proof import mutations
 
 FEW = 40
@@ -89,6 +103,73 @@ def test_a_planted_fault_is_found(
         assert {each.partition(":")[0] for each in broken} & promise
         assert interleaver.run(Interleaving.parsed(str(schedule)))
     assert not interleaver.run(schedule)
+
+
+BROKEN: dict[str, tuple[Any, str, str, str, str]] = {
+    "bell": (
+        settle, "suspend", "WHERE is_woken OR b.watched_id IS NOT NULL", "WHERE false",
+        "put:f:1 claim:free signal:0 route | suspend / route @ 01"),
+    "claim": (
+        promote, "promote", "WHERE state = 'scheduled'", "WHERE state = 'running'",
+        "put:f:1 claim:free | promote / claim:free @ 01"),
+    "position": (
+        sequence, "move", "row_number() OVER (ORDER BY moved.id)", "moved.id * 1000",
+        "publish:2 | sequence / publish:1 @ 1111100"),
+    "dispatch": (
+        dispatch, "move", "position = %(upto)s", "position = least(position, %(upto)s)",
+        "publish:1 sequence dispatch | dispatch / put:f:1 @ 01"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("promise", BROKEN)
+def test_a_broken_statement_breaks_its_promise(interleaver: Interleaver, promise: str) -> None:
+    module, name, right, wrong, text = BROKEN[promise]
+    schedule = Interleaving.parsed(text)
+    assert right in module.SQL[name]
+
+    assert not interleaver.run(schedule)
+    with patch.dict(module.SQL, {name: module.SQL[name].replace(right, wrong)}):
+        broken = interleaver.run(schedule)
+
+    assert promise in {each.partition(":")[0] for each in broken}, broken
+
+
+def test_a_lane_without_its_lock_breaks_the_order(
+    interleaver: Interleaver, connection: Connection
+) -> None:
+    schedule = Interleaving.parsed("| put:o:2 / put:o:1 @ 001111111")
+    assert not interleaver.run(schedule)
+    right = mutations.definition(connection, mutations.named("lane without a lock"))
+    mutations.plant_in_database("lane without a lock", lambda: nullcontext(connection))
+    try:
+        broken = interleaver.run(schedule)
+    finally:
+        connection.execute(right.encode())
+
+    assert "order" in {each.partition(":")[0] for each in broken}
+
+
+def test_a_deadlock_ends_for_one_of_its_sessions(connect: Callable[..., Connection]) -> None:
+    *connections, observer = (connect() for _ in range(3))
+    sessions = [SteppedSession(*each) for each in enumerate(connections)]
+
+    def lock(first: int, second: int) -> Callable[[SteppedSession], None]:
+        def do(session: SteppedSession) -> None:
+            with session.connection.transaction():
+                for each in (first, second):
+                    session.connection.execute("SELECT pg_advisory_xact_lock(%s)", [each])
+
+        return do
+
+    works = [lock(1, 2), lock(2, 1)]
+    taken = Turns(sessions, observer).take(works, lambda free: free[0], lambda session: None)
+
+    assert taken[:2] == [0, 0]
+    assert [each.error for each in sessions] == [None, None]
+
+    turns = iter([0, 0, 1, 1, 0, 1])
+    Turns(sessions, observer).take(works, lambda free: next(turns, free[0]), lambda session: None)
+    assert sum(isinstance(each.error, DeadlockDetected) for each in sessions) == 1
 
 
 def test_two_claims_that_count_at_once_are_told_apart_by_the_lock(interleaver: Interleaver) -> None:

@@ -156,6 +156,12 @@ WRONG = {
     "it ran again for no reason": case(
         "repeated", enqueue(0, 1), run(1, 1, 2), run(1, 3, 4, attempt=2),
         messages=[row(1, attempt=2)], effects=[effect(1, 1)]),
+    "two attempts run beside each other for no reason": case(
+        "repeated", enqueue(0, 1), run(1, 7, 20), run(1, 7, 21, attempt=2),
+        messages=[row(1, attempt=2)], effects=[effect(1, 1)]),
+    "it ran again long after a fault": case(
+        "repeated", enqueue(0, 1), CRASH, run(1, 7, 20), run(1, 21, 22, attempt=2),
+        messages=[row(1, attempt=2)], effects=[effect(1, 1)]),
     "a lane in the order of the begins, not of the commits": case(
         "lane order", enqueue(0, 1, lasts=3, commits=2, **LANE), enqueue(1, 2, **LANE),
         messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
@@ -261,6 +267,9 @@ RIGHT = {
     "a failure was charged": case(
         "counters", enqueue(0, 1), run(1, 1, 2, "fail"), run(1, 3, 4, attempt=2),
         messages=[row(1, failures=1, attempt=2)], effects=[effect(1, 1)]),
+    "a zombie goes on beside the run that has its lease": case(
+        "repeated", enqueue(0, 1), CRASH, run(1, 7, 20), run(1, 7, 21, attempt=2),
+        messages=[row(1, attempt=2)], effects=[effect(1, 1)]),
     "a failure of a fault was charged": case(
         "counters",
         *(enqueue(0, 1), CRASH, run(1, 4, 7), run(1, 8, 9, attempt=2)),

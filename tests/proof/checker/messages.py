@@ -101,7 +101,8 @@ def each_attempt_runs_once(account: Account) -> Iterator[Anomaly]:
 def a_success_is_stored_soon(account: Account) -> Iterator[Anomaly]:
     """A message runs again after a success only if a fault kept the success from being stored.
 
-    The fault was going on when the run ended, or began within a second.
+    The fault was going on when the run ended, or began within a second. A second run that began
+    before the success had a fault at its own begin: a zombie, or its lease was lost before.
     """
     faults = list(account.doing("fault"))
     for number, runs in account.runs.items():
@@ -109,11 +110,15 @@ def a_success_is_stored_soon(account: Account) -> Iterator[Anomaly]:
         if len({run["attempt"] for run in succeeded}) < 2:
             continue
         first = min(succeeded, key=lambda run: run.ended)
+        again = next(run for run in succeeded if run["attempt"] != first["attempt"])
+        moments = [first.ended]
+        if again.began < first.ended:
+            moments.append(max(first.began, again.began))
         if not any(
-            fault.began < first.ended + STORED and first.ended - GOES_ON < fault.ended
+            fault.began < moment + STORED and moment - GOES_ON < fault.ended
             for fault in faults
+            for moment in moments
         ):
-            again = next(run for run in succeeded if run["attempt"] != first["attempt"])
             words = f"message {number} ran again, and no fault was there when it had succeeded"
             yield Anomaly("repeated", words, [first, again])
 

@@ -50,7 +50,7 @@ class ModelWorker(NamedTuple):
 
 
 class GovernedState(NamedTuple):
-    """All that is committed, and all workers.
+    """The committed rows, and the workers.
 
     Attributes:
         messages: the state of each message.

@@ -31,7 +31,7 @@ class WaitingRun(NamedTuple):
 
 
 class SignalState(NamedTuple):
-    """All that is committed, the router, and the runs.
+    """The committed rows, the router, and the runs.
 
     Attributes:
         messages: the state of each message.

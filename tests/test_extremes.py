@@ -452,10 +452,10 @@ def look_at_everything(*, but: Collection[str] = ()) -> None:
 
 def as_an_export() -> tuple[Iterable[str], Callable[[str], None]]:
     """Return the tables of the pipeline, and a function that reads one as an export does."""
-    from pgqueue.spark.options import read_options
-    from pgqueue.spark.planning import plan
-    from pgqueue.spark.reading import batches
-    from pgqueue.spark.tables import TABLES
+    from pgqueue.arrow.options import read_options
+    from pgqueue.arrow.planning import plan
+    from pgqueue.arrow.reading import batches
+    from pgqueue.arrow.tables import TABLES
 
     def read(table: str) -> None:
         options = read_options({"url": conninfo("default"), "table": table})

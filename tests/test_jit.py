@@ -89,7 +89,7 @@ def test_metrics_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == ["off"]
 
 
-SET_BACK = ("engine.matching.set_back", "spark.reading.by_index")
+SET_BACK = ("engine.matching.set_back", "arrow.reading.by_index")
 """It gives a method back; its session has `jit = off`."""
 
 

@@ -30,7 +30,7 @@ KEPT = {
     "check": [
         *("compat/celery/making.py", "engine/predicates.py", "tasks/redacting.py"),
         # The two sources of a stream have the same functions.
-        *("spark/eventstream.py", "spark/streaming.py"),
+        *("arrow/eventstream.py", "arrow/streaming.py"),
     ],
     "find": ["compat/celery/declaring.py", "engine/lookup.py", "tasks/registry.py"],
 }

@@ -35,7 +35,7 @@ def test_an_unknown_name_is_refused_with_the_nearest_one(
 def test_statements_are_printed_where_pyspark_is_not_installed() -> None:
     program = (
         "import sys; sys.modules['pyspark'] = sys.modules['pyarrow'] = None; "
-        "from pgqueue import sql; sys.exit(sql.main(['spark.reading.by_index']))"
+        "from pgqueue import sql; sys.exit(sql.main(['arrow.reading.by_index']))"
     )
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 

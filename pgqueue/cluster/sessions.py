@@ -12,8 +12,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from pgqueue.arrow.errors import InvalidOption
 from pgqueue.cluster.host import SETTINGS
-from pgqueue.spark.errors import InvalidOption
 from pgqueue.spark.java import ensure_java
 
 CONNECT = "sc://"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,17 @@ def errors_in_one_line() -> Iterator[None]:
         raise CommandError(reason(error)) from error
 
 
+@contextmanager
+def pipeline_errors() -> Iterator[None]:
+    """Raise an error of the data pipeline in the block as a CommandError; Spark is not needed."""
+    from pgqueue.arrow.errors import PipelineError
+
+    try:
+        yield
+    except (PipelineError, ImportError) as error:
+        raise CommandError(str(error)) from error
+
+
 @dataclass(frozen=True)
 class Result:
     """The output of a command: a text, or a document as JSON; and the exit status."""
@@ -91,7 +102,7 @@ class SparkCommand(QueueCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         alias = database_of(options["database"])
         try:
-            with errors_in_one_line():
+            with self.errors(options):
                 result = self.run(conninfo(alias), options)
         except psycopg.OperationalError as error:
             raise CommandError(f"The database is unreachable: {error}") from error
@@ -108,6 +119,10 @@ class SparkCommand(QueueCommand):
             url: the URL of the database.
         """
         raise NotImplementedError
+
+    def errors(self, options: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Return the context that raises errors of `run` as a CommandError."""
+        return errors_in_one_line()
 
     def session(self, options: Mapping[str, Any]) -> SparkSession:
         """Return the session with the given options."""

@@ -14,22 +14,24 @@ try:
 except ImportError as error:
     raise ImportError("pgqueue.spark needs PySpark: pip install 'pgqueue[spark]'.") from error
 
+from pgqueue.arrow.errors import (
+    DataLoss,
+    ExportConflict,
+    InvalidOption,
+    OtherCluster,
+    SnapshotGone,
+    TableChanged,
+    UnknownTarget,
+)
+from pgqueue.arrow.errors import PipelineError as SparkError
 from pgqueue.spark.errors import (
     ClusterLost,
     CompactionFailed,
-    DataLoss,
-    ExportConflict,
     InvalidColumn,
-    InvalidOption,
     InvalidRow,
     InvalidSource,
     NoExport,
     NoJava,
-    OtherCluster,
-    SnapshotGone,
-    SparkError,
-    TableChanged,
-    UnknownTarget,
 )
 from pgqueue.spark.java import ensure_java
 from pgqueue.spark.sessions import register, session

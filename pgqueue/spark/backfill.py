@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
+from pgqueue.arrow.tables import TABLES
 from pgqueue.redaction import Redaction
 from pgqueue.spark.errors import InvalidSource
-from pgqueue.spark.tables import TABLES
 from pgqueue.spark.writing import Attempt
 from pgqueue.spark.written import MESSAGE
 from pgqueue.values.error_words import shown

@@ -1,4 +1,4 @@
-"""The errors of Spark's reads and writes of the database.
+"""The errors of Spark alone; `pgqueue.arrow.errors` has the errors of every read and export.
 
 Spark shows an error of a Python data source inside its own, after a traceback. So each error names
 in one line its option or table, and the remedy.
@@ -6,10 +6,10 @@ in one line its option or table, and the remedy.
 
 import re
 
-from pgqueue.exceptions import PGQueueError
+from pgqueue.arrow.errors import PipelineError
 
 _OURS = re.compile(
-    r"^(?:pgqueue\.spark\.errors|pgqueue\.exceptions|psycopg\.errors|psycopg)\.\w+: (.+)",
+    r"^(?:pgqueue\.(?:arrow\.errors|spark\.errors|exceptions)|psycopg(?:\.errors)?)\.\w+: (.+)",
     re.MULTILINE,
 )
 _PYTHONS = re.compile(r"^[\w.]*(?:Error|Exception|Exit): .+", re.MULTILINE)
@@ -18,63 +18,31 @@ _CAUSES = re.compile(r"^Caused by: [\w.$]+: ((?:.|\n(?!\tat|\t\.\.\.|Caused by))
 _JAVAS = re.compile(r"^: [\w.]+: (.+)", re.MULTILINE)
 
 
-class SparkError(PGQueueError):
-    """The data source refuses or fails."""
-
-
-class InvalidOption(SparkError):
-    """An option of the data source has an unknown name or an invalid value."""
-
-
-class InvalidColumn(SparkError):
+class InvalidColumn(PipelineError):
     """A written DataFrame has an unknown column, or a column of another type."""
 
 
-class InvalidRow(SparkError):
+class InvalidRow(PipelineError):
     """A row is no valid message; the write stored nothing."""
 
 
-class InvalidSource(SparkError):
+class InvalidSource(PipelineError):
     """The source of the rows is invalid, or its options do not fit."""
 
 
-class SnapshotGone(SparkError):
-    """The snapshot that the partitions of this read share has ended: load the table again."""
-
-
-class TableChanged(SparkError):
-    """Rows were dropped or rewritten after this read was planned: load the table again."""
-
-
-class DataLoss(SparkError):
-    """Retention has removed rows that this stream, or a read after a position, has not read."""
-
-
-class OtherCluster(SparkError):
-    """A checkpoint, an export or a plan is of another database, or of a later state of this one."""
-
-
-class ExportConflict(SparkError):
-    """Two exports write to one target, or the target's files and its checkpoint differ."""
-
-
-class UnknownTarget(SparkError):
-    """No export was made to this folder."""
-
-
-class NoExport(SparkError):
+class NoExport(PipelineError):
     """The folder has no export."""
 
 
-class ClusterLost(SparkError):
+class ClusterLost(PipelineError):
     """The session of Spark in which workers ran has ended."""
 
 
-class CompactionFailed(SparkError):
+class CompactionFailed(PipelineError):
     """The rows of a day could not be put into fewer files."""
 
 
-class NoJava(SparkError):
+class NoJava(PipelineError):
     """Spark needs Java 17 or newer, which is missing."""
 
 

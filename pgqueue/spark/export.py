@@ -16,8 +16,7 @@ the files of past days.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,16 +24,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from pyspark.sql import functions as F
 
-from pgqueue.database.sql_files import load
-from pgqueue.engine import identity, log
+from pgqueue.arrow import events, eventstream, streaming, targets
+from pgqueue.arrow.errors import ExportConflict
+from pgqueue.arrow.tables import FIRST_TIME, LAST_TIME, TABLES, Type
+from pgqueue.arrow.targets import HELD, UNKNOWN, Progress, alone, held_back
+from pgqueue.engine import log
 from pgqueue.redaction import Redaction
-from pgqueue.spark import events, eventstream, streaming
 from pgqueue.spark.compaction import EVENTS, HISTORY, Layout, compact, last_committed, recover
-from pgqueue.spark.errors import ExportConflict, UnknownTarget
 from pgqueue.spark.files import Files, are_within_reach
-from pgqueue.spark.tables import FIRST_TIME, LAST_TIME, TABLES, Type
-from pgqueue.spark.urls import connect
-from pgqueue.values.error_words import hint
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.names import as_folder
 
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
 
 logger = logger_of(__name__)
 
-SQL = load(__name__)
 DAY = 86_400_000_000
 """Microseconds."""
 BATCH = 500_000
@@ -54,16 +50,7 @@ LOOK = 1
 """Seconds between two reports of the progress."""
 
 
-HELD = "%s ended messages are left for the next export; they are held back by %s"
 UNREADABLE = "%s rows have a time outside Spark's range, and were written with the nearest one"
-UNKNOWN = "an open transaction that this role may not see: GRANT pg_read_all_stats"
-
-
-class Progress(NamedTuple):
-    """The number of exported rows of history or events, and the number that were waiting."""
-
-    done: int
-    waiting: int
 
 
 class Exported(NamedTuple):
@@ -121,13 +108,12 @@ def export(
     shows = {HISTORY: progress, EVENTS: event_progress}
     written = {}
     unreadable = 0
-    with _alone(url, to) as connection:
-        target = {"target": to, "database": identity.of(connection)}
+    with alone(url, to) as connection:
+        target = targets.claim(connection, to)
         files = _files(spark, to)
         if files:
             for each in shows:
                 _check_database(files, url, each)
-        connection.execute(SQL["disown"], target)
         for each, show in shows.items():
             if files:
                 recover(files, each)
@@ -138,27 +124,18 @@ def export(
                 unreadable += _unreadable_since(spark, to, each, before)
             if files:
                 exporting.note_earlier(files)
-        connection.execute(SQL["note_time"], target)
+        targets.note_time(connection, target)
         letters, changed = _export_deadletters(spark, url, to, redact)
         unreadable += changed
         if files:
             for each in shows:
-                compact(spark, files, each, confirm=lambda: connection.execute(SQL["still"]))
+                compact(spark, files, each, confirm=lambda: targets.confirm(connection))
         held, by = held_back(connection)
         if held:
             logger.warning(HELD, held, by or UNKNOWN)
         if unreadable:
             logger.warning(UNREADABLE, unreadable)
         return Exported(written[HISTORY], letters, written[EVENTS], held, by, unreadable)
-
-
-def held_back(connection: psycopg.Connection[Any]) -> tuple[int, str]:
-    """Return the number of rows that no export may read yet, and the transaction that holds them.
-
-    "": the transaction is unknown, or no row is held.
-    """
-    # With parameters, "%%" is a "%".
-    return connection.execute(SQL["held"], {}).fetchone() or (0, "")
 
 
 def _files(spark: SparkSession, to: str) -> Files | None:
@@ -170,35 +147,6 @@ def _files(spark: SparkSession, to: str) -> Files | None:
         to,
     )
     return None
-
-
-def forget(*, url: str, to: str) -> None:
-    """Forget the progress of a target, so that retention no longer waits for it; keep its files.
-
-    Raises:
-        ExportConflict: an export writes to this target now.
-        UnknownTarget: no export was made to it, or it was forgotten before.
-    """
-    to = as_folder(to)
-    with _alone(url, to) as connection:
-        if connection.execute(SQL["forget"], {"target": to}).rowcount:
-            return
-        known = [name for (name,) in connection.execute(SQL["targets"])]
-        others = hint(to, known) if known else "There are no others."
-        raise UnknownTarget(f"No export was made to {to}. {others}")
-
-
-@contextmanager
-def _alone(url: str, to: str) -> Iterator[psycopg.Connection[Any]]:
-    with connect(url, name="export") as connection:
-        if connection.execute(SQL["lock"], {"target": to}).fetchone() != (True,):
-            raise ExportConflict(f"Another export writes to {to} now.")
-        try:
-            yield connection
-        finally:
-            # The server ends a closed session, and its lock, a little later.
-            with suppress(psycopg.Error):
-                connection.execute(SQL["unlock"], {"target": to})
 
 
 def _check_database(files: Files, url: str, layout: Layout) -> None:
@@ -236,18 +184,18 @@ class _LogExport:
         self._target = target
         self._to = target["target"]
         self._layout = layout
-        row = connection.execute(SQL["record"], target).fetchone() or (-1, 0, 0, -1, 0)
+        known = targets.record(connection, target)
         self.batch: int
         self.is_done = False  # before the stream starts, surely: most queues have no events
         if layout == EVENTS:
-            self.batch, position = row[3:]
+            self.batch, position = known.event_batch, known.event_position
             events.advance(connection)
             floor, head = log.bounds(connection)
             self.is_done = position == head
             waiting = max(0, head - max(position, floor))
         else:
-            self.batch = row[0]
-            [waiting] = connection.execute(SQL["waiting"], row[1:3]).fetchone() or (0,)
+            self.batch = known.batch
+            waiting = targets.waiting(connection, known.history)
         self.progress = Progress(0, waiting)
 
     def start(self, spark: SparkSession, url: str, batch: int) -> StreamingQuery:
@@ -288,8 +236,7 @@ class _LogExport:
             self._note(last, _offset_of(files, self._layout, last))
 
     def _note(self, batch: int, last: str) -> None:
-        given = {**json.loads(last), **self._target, "batch": batch}
-        self._connection.execute(SQL[f"note_{self._layout.name}"], given)
+        targets.note(self._connection, self._target, self._layout.name, batch, json.loads(last))
         self.batch = batch
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from pgqueue.spark.errors import InvalidOption
+from pgqueue.arrow.errors import InvalidOption
 from pgqueue.spark.java import ensure_java
 from pgqueue.spark.source import PgQueueDataSource
 

@@ -32,18 +32,18 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pgqueue.spark import eventstream, streaming
-from pgqueue.spark.options import (
+from pgqueue.arrow import eventstream, streaming
+from pgqueue.arrow.options import (
     ReadOptions,
     StreamOptions,
     read_options,
     selection,
     stream_options,
 )
-from pgqueue.spark.outages import patiently
-from pgqueue.spark.planning import Part, plan
+from pgqueue.arrow.outages import patiently
+from pgqueue.arrow.planning import Part, plan
+from pgqueue.arrow.reading import batches
 from pgqueue.spark.quiet import end_quietly
-from pgqueue.spark.reading import batches
 from pgqueue.spark.writeoptions import write_options
 from pgqueue.spark.writing import Attempt, Rows
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from psycopg.sql import SQL, Identifier
 from pyarrow import csv
 
+from pgqueue.arrow.urls import connect
 from pgqueue.codec.arguments import PAYLOAD_LIMIT
 from pgqueue.codec.encoding import ANYTHING
 from pgqueue.codec.envelope import is_envelope
@@ -29,7 +30,6 @@ from pgqueue.database.sql_files import load
 from pgqueue.engine import staged
 from pgqueue.exceptions import InvalidEvent
 from pgqueue.spark.errors import InvalidRow
-from pgqueue.spark.urls import connect
 from pgqueue.spark.written import Kind, Written
 from pgqueue.values.error_words import shown
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from pgqueue.arrow.errors import InvalidOption
+from pgqueue.arrow.urls import DEFAULT
 from pgqueue.engine.operate import VERBS
 from pgqueue.exceptions import InvalidEvent
 from pgqueue.options.filters import as_topic
-from pgqueue.spark.errors import InvalidOption
-from pgqueue.spark.urls import DEFAULT
 from pgqueue.spark.written import as_task
 from pgqueue.values.error_words import hint, shown
 from pgqueue.values.names import as_channel, as_key

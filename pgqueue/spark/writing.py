@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from pgqueue.arrow.urls import connect
 from pgqueue.database.sql_files import load
 from pgqueue.engine import staged
 from pgqueue.engine.operate import VERBS
 from pgqueue.engine.staged import Defaults, Write
-from pgqueue.spark.urls import connect
 from pgqueue.spark.writeoptions import ENQUEUE, PUBLISH, WriteOptions
 from pgqueue.spark.written import (
     EVENT,

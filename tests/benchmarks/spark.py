@@ -205,9 +205,9 @@ def _to_nowhere(frame: DataFrame) -> None:
 
 
 def _read_alone(url: str) -> int:
-    from pgqueue.spark.options import read_options
-    from pgqueue.spark.planning import plan
-    from pgqueue.spark.reading import batches
+    from pgqueue.arrow.options import read_options
+    from pgqueue.arrow.planning import plan
+    from pgqueue.arrow.reading import batches
 
     given = {"url": url, "table": "history", "columns": COLUMNS, "numPartitions": "1"}
     options = read_options(given)
@@ -219,7 +219,8 @@ def _export(spark: SparkSession, url: str) -> tuple[float, float]:
 
     The history is of days before today, or its export compacts nothing.
     """
-    from pgqueue.spark.export import export, forget
+    from pgqueue.arrow.targets import forget
+    from pgqueue.spark.export import export
 
     began = written = time.perf_counter()
 

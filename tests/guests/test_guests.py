@@ -15,11 +15,13 @@ from tests.processes import ROOT, database_url
 
 OF_GUESTS: dict[str, tuple[str, ...]] = {
     "admin": ("templates/admin", "static"),
+    "arrow": ("cluster", "lake", "spark"),
     "backend": (),
     "checkins": (),
     "cluster": (),
     "compat": ("management/commands/pgqueue_from_celery.py",),
     "inbox": (),
+    "lake": (),
     "metrics": (),
     "replication": ("management/commands/pgqueue_replication.py",),
     "spark": ("cluster",),

@@ -66,7 +66,7 @@ def wait_for_horizon(url: str) -> None:
 @pytest.fixture(autouse=True)
 def _snapshots_end_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the snapshots that tests have held end when no partition was read for two seconds."""
-    monkeypatch.setattr("pgqueue.spark.planning.HELD_FOR", 2.0)
+    monkeypatch.setattr("pgqueue.arrow.planning.HELD_FOR", 2.0)
 
 
 @pytest.fixture
@@ -81,10 +81,10 @@ def read(url: str) -> Read:
     """Read a table as Spark's processes do, without Spark: one part after the other."""
     import pyarrow as pa
 
-    from pgqueue.spark.copying import arrow_schema
-    from pgqueue.spark.options import read_options
-    from pgqueue.spark.planning import plan
-    from pgqueue.spark.reading import batches
+    from pgqueue.arrow.copying import arrow_schema
+    from pgqueue.arrow.options import read_options
+    from pgqueue.arrow.planning import plan
+    from pgqueue.arrow.reading import batches
 
     def read(table: str, **given: str) -> pa.Table:
         options = read_options({"url": url, "table": table, **given})

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from pgqueue.arrow.tables import TABLES
 from pgqueue.spark.pipeline.runs import DEADLETTERS, HISTORY, MESSAGES
 from pgqueue.spark.pipeline.runs import runs as derive
-from pgqueue.spark.tables import TABLES
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,9 +11,9 @@ import duckdb
 import pytest
 
 import pgqueue
+from pgqueue.arrow.options import NAMES
+from pgqueue.arrow.tables import TABLES
 from pgqueue.models import Message
-from pgqueue.spark.options import NAMES
-from pgqueue.spark.tables import TABLES
 from pgqueue.spark.writeoptions import OF_BATCHES, OF_EVERY_WRITE, OPERATIONS
 from pgqueue.spark.written import EVENT, IDS, MESSAGE
 from tests.factories import Connection, bury, ended

@@ -11,12 +11,13 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from pgqueue.spark import DataLoss, InvalidOption, OtherCluster, TableChanged, events
-from pgqueue.spark.events import Range, divided
-from pgqueue.spark.options import read_options
-from pgqueue.spark.planning import Part, plan
-from pgqueue.spark.reading import BY_POSITION, batches, query
-from pgqueue.spark.tables import EVENT
+from pgqueue.arrow import events
+from pgqueue.arrow.events import Range, divided
+from pgqueue.arrow.options import read_options
+from pgqueue.arrow.planning import Part, plan
+from pgqueue.arrow.reading import BY_POSITION, batches, query
+from pgqueue.arrow.tables import EVENT
+from pgqueue.spark import DataLoss, InvalidOption, OtherCluster, TableChanged
 from tests.eventually import eventually
 from tests.factories import Connection
 from tests.spark.conftest import Read

@@ -12,12 +12,13 @@ import duckdb
 import pytest
 from django.core.management import call_command
 
+from pgqueue.arrow.targets import Progress, forget
 from pgqueue.engine import identity
 from pgqueue.engine.values import Position
 from pgqueue.models import Export
 from pgqueue.spark import ExportConflict, OtherCluster
 from pgqueue.spark.compaction import EVENTS, compact, recover
-from pgqueue.spark.export import Exported, Progress, _LogExport, forget
+from pgqueue.spark.export import Exported, _LogExport
 from pgqueue.spark.files import Files
 from tests import factories
 from tests.factories import Connection, ended

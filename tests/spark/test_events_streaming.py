@@ -14,10 +14,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.errors import StreamingQueryException
 
+from pgqueue.arrow import eventstream
+from pgqueue.arrow.eventstream import Offset
+from pgqueue.arrow.options import stream_options
 from pgqueue.engine import identity
-from pgqueue.spark import DataLoss, InvalidOption, OtherCluster, eventstream
-from pgqueue.spark.eventstream import Offset
-from pgqueue.spark.options import stream_options
+from pgqueue.spark import DataLoss, InvalidOption, OtherCluster
 from tests.factories import Connection
 from tests.spark.log import LOCK, positions, publish, raise_floor, store
 

@@ -18,11 +18,12 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from pgqueue.arrow.targets import Progress, alone, forget, held_back
 from pgqueue.database.connections import connect as open_connection
 from pgqueue.engine.values import Position
 from pgqueue.models import Export
 from pgqueue.spark import ExportConflict
-from pgqueue.spark.export import Exported, Progress, _alone, _files, export, forget, held_back
+from pgqueue.spark.export import Exported, _files, export
 from tests import factories
 from tests.factories import Connection, bury, ended, past
 from tests.spark.conftest import wait_for_horizon
@@ -278,9 +279,9 @@ def test_a_target_is_free_although_the_session_of_its_last_export_has_not_ended_
     with monkeypatch.context() as patched:
         patched.setattr(psycopg.Connection, "close", lambda self: sessions.append(self))
         for _ in range(2):
-            with _alone(url, "/lake"):
+            with alone(url, "/lake"):
                 pass
-        with _alone(url, "/lake"), pytest.raises(ExportConflict), _alone(url, "/lake"):
+        with alone(url, "/lake"), pytest.raises(ExportConflict), alone(url, "/lake"):
             pass
 
     assert not any(each.closed for each in sessions)

@@ -18,21 +18,21 @@ from django.core.management import call_command
 from psycopg.sql import SQL
 
 from pgqueue import Discard, TaskContext, flow, task
+from pgqueue.arrow.options import read_options
+from pgqueue.arrow.planning import plan
+from pgqueue.arrow.reading import _rows, prepare, query
+from pgqueue.arrow.tables import HISTORY
 from pgqueue.engine import flows as engine
 from pgqueue.models import Dependency, Flow, History
 from pgqueue.spark.export import export
-from pgqueue.spark.options import read_options
 from pgqueue.spark.page import render
 from pgqueue.spark.pipeline import flows
 from pgqueue.spark.pipeline.material import Material
 from pgqueue.spark.pipeline.periods import Period
 from pgqueue.spark.pipeline.runs import runs
 from pgqueue.spark.pipeline.sources import Folder, Live, Source
-from pgqueue.spark.planning import plan
-from pgqueue.spark.reading import _rows, prepare, query
 from pgqueue.spark.report import build
 from pgqueue.spark.summary import text
-from pgqueue.spark.tables import HISTORY
 from tests.factories import Connection, ended
 from tests.spark.conftest import Read, wait_for_horizon
 from tests.spark.messages import FLOW

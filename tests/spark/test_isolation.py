@@ -16,9 +16,9 @@ MODULES = [
     *(f"pgqueue.engine.{verb}" for verb in ("dead", "cancel", "promote")),
 ]
 READ = """
-from pgqueue.spark.options import read_options
-from pgqueue.spark.planning import plan
-from pgqueue.spark.reading import batches
+from pgqueue.arrow.options import read_options
+from pgqueue.arrow.planning import plan
+from pgqueue.arrow.reading import batches
 
 options = read_options({"table": "history", "columns": "id"})
 print(sum(each.num_rows for part in plan(options) for each in batches(options, part)))

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from pgqueue.arrow.options import read_options
 from pgqueue.spark import InvalidOption
-from pgqueue.spark.options import read_options
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from psycopg.sql import SQL, Identifier
 from psycopg.types.json import Json
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from pgqueue.spark import copying, outages
-from pgqueue.spark.errors import SnapshotGone
-from pgqueue.spark.options import read_options, stream_options
-from pgqueue.spark.planning import plan
-from pgqueue.spark.reading import batches
+from pgqueue.arrow import copying, outages
+from pgqueue.arrow.errors import SnapshotGone
+from pgqueue.arrow.options import read_options, stream_options
+from pgqueue.arrow.planning import plan
+from pgqueue.arrow.reading import batches
 from pgqueue.spark.source import StreamReader
 from tests.factories import Connection, bury, ended, enqueue
 from tests.spark.conftest import Load, wait_for_horizon

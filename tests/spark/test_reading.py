@@ -12,12 +12,13 @@ import psycopg
 import pytest
 from psycopg.sql import SQL
 
+from pgqueue.arrow import copying, holding
+from pgqueue.arrow.options import read_options
+from pgqueue.arrow.planning import Part, Stretch, divided, plan
+from pgqueue.arrow.reading import batches
+from pgqueue.arrow.tables import FIRST_TIME, HISTORY, LAST_TIME, TABLES, Column, Type
 from pgqueue.engine import flows
-from pgqueue.spark import SnapshotGone, SparkError, TableChanged, copying, holding
-from pgqueue.spark.options import read_options
-from pgqueue.spark.planning import Part, Stretch, divided, plan
-from pgqueue.spark.reading import batches
-from pgqueue.spark.tables import FIRST_TIME, HISTORY, LAST_TIME, TABLES, Column, Type
+from pgqueue.spark import SnapshotGone, SparkError, TableChanged
 from tests.eventually import eventually
 from tests.factories import Connection, bury, ended, enqueue, one, register, run, schedule
 from tests.spark.conftest import Read
@@ -376,7 +377,7 @@ class TestPartitions:
         self, past_days: list[str], url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         assert len(parts(url)) == 1
-        monkeypatch.setattr("pgqueue.spark.planning.BLOCKS", 20)
+        monkeypatch.setattr("pgqueue.arrow.planning.BLOCKS", 20)
         assert 2 <= len(parts(url)) <= 8
 
 

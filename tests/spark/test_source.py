@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import AnalysisException
 
+from pgqueue.arrow.tables import TABLES
 from pgqueue.engine import flows, steps
 from pgqueue.engine.steps import StoredStep
 from pgqueue.spark import InvalidOption, session
-from pgqueue.spark.tables import TABLES
 from tests.factories import Connection, bury, ended, enqueue, register, run
 from tests.spark.conftest import Load
 from tests.spark.log import publish

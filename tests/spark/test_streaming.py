@@ -15,13 +15,14 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from pyspark.errors import StreamingQueryException
 
+from pgqueue.arrow import streaming
+from pgqueue.arrow.options import stream_options
+from pgqueue.arrow.streaming import Offset
 from pgqueue.database.connections import connect as open_connection
 from pgqueue.engine import identity, partitions, retention
 from pgqueue.engine.values import Position
 from pgqueue.models import LogFloor
-from pgqueue.spark import DataLoss, InvalidOption, OtherCluster, streaming
-from pgqueue.spark.options import stream_options
-from pgqueue.spark.streaming import Offset
+from pgqueue.spark import DataLoss, InvalidOption, OtherCluster
 from pgqueue.states import Outcome
 from tests.factories import Connection, ended, one, past
 from tests.spark.conftest import wait_for_horizon

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from pgqueue.spark import copying
+from pgqueue.arrow import copying
+from pgqueue.arrow.tables import TABLES, Column, Type
 from pgqueue.spark.export import export
 from pgqueue.spark.pipeline.runs import runs
 from pgqueue.spark.pipeline.sources import Folder
-from pgqueue.spark.tables import TABLES, Column, Type
 from tests.factories import Connection, bury, ended
 from tests.spark.conftest import Read, wait_for_horizon
 from tests.spark.log import store

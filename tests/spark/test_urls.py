@@ -7,8 +7,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from pgqueue.arrow.urls import connect, resolve
 from pgqueue.spark import InvalidOption
-from pgqueue.spark.urls import connect, resolve
 
 SECRET = "s3cret-w0rd"
 

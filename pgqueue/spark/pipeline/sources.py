@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
+from pgqueue.arrow.tables import TABLES
 from pgqueue.spark.errors import NoExport
 from pgqueue.spark.pipeline.runs import DEADLETTERS, HISTORY, MESSAGES
-from pgqueue.spark.tables import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,4 +1,4 @@
-"""The tables that Spark can read: one list of names, types and SQL.
+"""The tables that Spark and the exports read: one list of names, types and SQL.
 
 Spark's schema, the Arrow schema of the batches, the SELECT and the filters are derived from this
 list. A table is a view over one or more relations of the database.

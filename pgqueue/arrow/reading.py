@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from psycopg.sql import SQL, Composable, Literal
 
+from pgqueue.arrow import events
+from pgqueue.arrow.errors import SnapshotGone, TableChanged
+from pgqueue.arrow.events import Range
+from pgqueue.arrow.holding import name_of_readers
+from pgqueue.arrow.options import Filter, ReadOptions, Selection
+from pgqueue.arrow.outages import read_on
+from pgqueue.arrow.planning import Part, Stretch, rows_of
+from pgqueue.arrow.tables import EVENT, HISTORY
+from pgqueue.arrow.urls import connect
 from pgqueue.database.sql_files import load
 from pgqueue.engine import log
 from pgqueue.redaction import Redaction
-from pgqueue.spark import events
-from pgqueue.spark.errors import SnapshotGone, TableChanged
-from pgqueue.spark.events import Range
-from pgqueue.spark.holding import name_of_readers
-from pgqueue.spark.options import Filter, ReadOptions, Selection
-from pgqueue.spark.outages import read_on
-from pgqueue.spark.planning import Part, Stretch, rows_of
-from pgqueue.spark.tables import EVENT, HISTORY
-from pgqueue.spark.urls import connect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +45,8 @@ BY_BLOCKS = Order("m.ctid", "")
 """Blocks are read one after the other, by their numbers."""
 BY_POSITION = Order("m.position", " ORDER BY m.position")
 BY_TRANSACTION = Order("ROW(m.txid, m.id)", " ORDER BY m.txid, m.id")
+BY_MESSAGE = Order("ROW(m.txid, m.message_id)", " ORDER BY m.txid, m.message_id")
+"""The rows of one message, such as its attempts, have the message's place in history."""
 
 
 class _Place(NamedTuple):
@@ -162,7 +164,7 @@ def read(
 
     Each batch comes with the place of its last row.
     """
-    from pgqueue.spark import copying, redacting
+    from pgqueue.arrow import copying, redacting
 
     if not options.redact:
         yield from copying.read(connection, query(options, relation, rows, order), options.columns)

@@ -1,4 +1,6 @@
-"""Follow history as messages end: the functions that Spark's stream calls.
+"""Follow history as messages end: the functions that streams and exports call.
+
+The attempts and steps of the messages that ended are followed in the same way.
 
 An offset names the last row that was read: the number of the transaction that wrote it, its id and
 its marker (see `engine.identity`). It also has the identity of the database. `streaming.sql`
@@ -15,16 +17,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from psycopg.sql import SQL, Composable, Literal
 
+from pgqueue.arrow.errors import DataLoss, OtherCluster
+from pgqueue.arrow.options import EARLIEST, StreamOptions
+from pgqueue.arrow.outages import read_on
+from pgqueue.arrow.reading import BY_MESSAGE, BY_TRANSACTION, prepare
+from pgqueue.arrow.reading import read as rows_of
+from pgqueue.arrow.tables import HISTORY
+from pgqueue.arrow.urls import connect
 from pgqueue.database.sql_files import load
 from pgqueue.engine import identity
 from pgqueue.engine.values import Position
-from pgqueue.spark.errors import DataLoss, OtherCluster
-from pgqueue.spark.options import EARLIEST, StreamOptions
-from pgqueue.spark.outages import read_on
-from pgqueue.spark.reading import BY_TRANSACTION, prepare
-from pgqueue.spark.reading import read as rows_of
-from pgqueue.spark.tables import HISTORY
-from pgqueue.spark.urls import connect
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,14 +181,15 @@ def _read(
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         with connection.transaction():
             prepare(connection, options)
-            yield from rows_of(connection, options, HISTORY, _rows(rest), BY_TRANSACTION)
+            order = BY_TRANSACTION if options.table.is_frozen else BY_MESSAGE
+            yield from rows_of(connection, options, HISTORY, _rows(rest), order)
             # Retention records the end of a removal before it removes rows.
             _checked(connection, start, options, read_up_to=part)
 
 
 def _rows(part: Range) -> Composable:
     return SQL(
-        "(SELECT r.* FROM pgqueue_history r "
+        "(SELECT r.ctid, r.* FROM pgqueue_history r "
         "WHERE (r.txid, r.id) > ({}, {}) AND (r.txid, r.id) <= ({}, {}))"
     ).format(*map(Literal, (*part.after, *part.last)))
 

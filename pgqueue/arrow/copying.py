@@ -18,7 +18,7 @@ from psycopg.errors import error_from_result
 from psycopg.sql import SQL, Composable
 from pyarrow import csv
 
-from pgqueue.spark.tables import Column, Type
+from pgqueue.arrow.tables import Column, Type
 from pgqueue.values.escaping import logger_of
 
 logger = logger_of(__name__)

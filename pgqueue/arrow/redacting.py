@@ -12,9 +12,9 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pgqueue.arrow.options import Selection
+from pgqueue.arrow.tables import Column
 from pgqueue.redaction import Redaction
-from pgqueue.spark.options import Selection
-from pgqueue.spark.tables import Column
 
 S = TypeVar("S", bound=Selection)
 

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from pgqueue.spark.errors import InvalidOption
+from pgqueue.arrow.errors import InvalidOption
 from pgqueue.values.readable import ReadableCursor, read_as_iso
 
 VARIABLE = "env:"

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.sql import SQL, Composable, Literal
 
+from pgqueue.arrow.errors import OtherCluster
 from pgqueue.database.sql_files import load
 from pgqueue.engine import log, sequence
 from pgqueue.engine.log import Bounds
-from pgqueue.spark.errors import OtherCluster
 
 SQL_TEXTS = load(__name__)
 PATIENCE = 10.0

@@ -34,7 +34,7 @@ a.error_class, a.error_message, a.traceback
 -- name: attempts_of_history
 -- The last attempt has no error if it succeeded, or was cancelled in time.
 (
-    SELECT
+    SELECT r.txid,
 -- include: attempt_columns
     FROM {rows} AS r CROSS JOIN LATERAL (
 -- include: errors
@@ -100,7 +100,7 @@ CASE WHEN m.steps IS NOT NULL THEN (
 -- name: steps_of_history
 -- A side value has the time of its message: it is stored without one of its own.
 (
-    SELECT r.ctid, r.id AS message_id, r.channel, r.key, r.task, s.name, s.number, s.kind, s.state,
+    SELECT r.ctid, r.txid, r.id AS message_id, r.channel, r.key, r.task, s.name, s.number, s.kind, s.state,
            coalesce(s.function, '') AS function, coalesce(s.tries, 1) AS tries,
            coalesce(s.started_at, r.finished_at) AS started_at,
            CASE WHEN s.state IN ('done', 'failed') THEN coalesce(s.finished_at, r.finished_at) END AS finished_at,

@@ -1,4 +1,4 @@
-"""Follow the event log: the functions that Spark's stream calls.
+"""Follow the event log: the functions that streams and exports call.
 
 An offset is the last position that the stream has read, the identity of the database, and the
 marker of the event there (see `engine.identity`). `streaming` has functions of the same names for
@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
 
+from pgqueue.arrow import events
+from pgqueue.arrow.errors import DataLoss, InvalidOption, OtherCluster
+from pgqueue.arrow.events import Range
+from pgqueue.arrow.options import EARLIEST, LATEST, StreamOptions
+from pgqueue.arrow.outages import read_on
+from pgqueue.arrow.reading import BY_POSITION, prepare
+from pgqueue.arrow.reading import read as rows_of
+from pgqueue.arrow.tables import EVENT
+from pgqueue.arrow.urls import connect
 from pgqueue.engine import identity, log
 from pgqueue.engine.log import Bounds
-from pgqueue.spark import events
-from pgqueue.spark.errors import DataLoss, InvalidOption, OtherCluster
-from pgqueue.spark.events import Range
-from pgqueue.spark.options import EARLIEST, LATEST, StreamOptions
-from pgqueue.spark.outages import read_on
-from pgqueue.spark.reading import BY_POSITION, prepare
-from pgqueue.spark.reading import read as rows_of
-from pgqueue.spark.tables import EVENT
-from pgqueue.spark.urls import connect
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -5,7 +5,7 @@ plans a read in a process that it may end at any time. Later it reads the partit
 processes, on other machines. So the planner starts a process on the driver's machine that only
 holds the transaction. The process ends when no partition has been reading for a minute.
 
-`python -m pgqueue.spark.holding` is that process. It reads the URL of the database from its
+`python -m pgqueue.arrow.holding` is that process. It reads the URL of the database from its
 standard input, and prints the snapshot's identifier.
 """
 
@@ -19,11 +19,11 @@ import time
 
 import psycopg
 
+from pgqueue.arrow.errors import PipelineError
+from pgqueue.arrow.urls import connect
 from pgqueue.database.sql_files import load
-from pgqueue.spark.errors import SparkError
-from pgqueue.spark.urls import connect
 
-SQL = load("pgqueue.spark.holding")
+SQL = load("pgqueue.arrow.holding")
 LOOK = 5.0
 """Seconds between two counts of the readers."""
 
@@ -36,10 +36,10 @@ def hold(url: str, *, idle: float) -> str:
         idle: seconds without a reader after which the snapshot ends.
 
     Raises:
-        SparkError: the process did not start, or the server exports no snapshot.
+        PipelineError: the process did not start, or the server exports no snapshot.
     """
     holder = subprocess.Popen(
-        [sys.executable, "-m", "pgqueue.spark.holding"],
+        [sys.executable, "-m", "pgqueue.arrow.holding"],
         # Only the path of this process has the files of --py-files.
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdin=subprocess.PIPE,
@@ -56,7 +56,7 @@ def hold(url: str, *, idle: float) -> str:
         answer = json.loads(answers.readline() or '{"error": "the process that holds it died"}')
     holder.wait()
     if "error" in answer:
-        raise SparkError(
+        raise PipelineError(
             f"The server exports no snapshot: {answer['error']}. Set numPartitions to 1."
         )
     return str(answer["snapshot"])
@@ -81,7 +81,7 @@ def main() -> None:
             [(snapshot,)] = connection.execute(SQL["export"]).fetchall()
             print(json.dumps({"snapshot": snapshot}), flush=True)
             _hold(connection, snapshot, given["idle"])
-    except (psycopg.Error, SparkError) as error:
+    except (psycopg.Error, PipelineError) as error:
         print(json.dumps({"error": str(error).strip()}), flush=True)
 
 

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import psycopg
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
+from pgqueue.arrow import events, holding
+from pgqueue.arrow.errors import DataLoss
+from pgqueue.arrow.events import Range
+from pgqueue.arrow.options import ReadOptions
+from pgqueue.arrow.tables import HISTORY
+from pgqueue.arrow.urls import connect
 from pgqueue.database.sql_files import load
-from pgqueue.spark import events, holding
-from pgqueue.spark.errors import DataLoss
-from pgqueue.spark.events import Range
-from pgqueue.spark.options import ReadOptions
-from pgqueue.spark.tables import HISTORY
-from pgqueue.spark.urls import connect
 
 SQL_TEXTS = load(__name__)
 DAY = timedelta(days=1)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from pgqueue.arrow.errors import InvalidOption
+from pgqueue.arrow.tables import TABLES, Column, Table
+from pgqueue.arrow.urls import DEFAULT
 from pgqueue.engine.values import Position
 from pgqueue.exceptions import InvalidFilter
 from pgqueue.options.filters import Filter as EventFilter
 from pgqueue.redaction import Redaction
-from pgqueue.spark.errors import InvalidOption
-from pgqueue.spark.tables import TABLES, Column, Table
-from pgqueue.spark.urls import DEFAULT
 from pgqueue.values.error_words import hint, shown
 
 MOST_PARTITIONS = 64

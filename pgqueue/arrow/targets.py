@@ -1,0 +1,137 @@
+"""The record of each export in the database: its lock, its progress, and the rows held back.
+
+Retention waits for this progress. A target is a folder or a URL; `engine.exports` compares all
+targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+import psycopg
+
+from pgqueue.arrow.errors import ExportConflict, UnknownTarget
+from pgqueue.arrow.urls import connect
+from pgqueue.database.sql_files import load
+from pgqueue.engine import identity
+from pgqueue.engine.exports import NOTHING
+from pgqueue.engine.values import Position
+from pgqueue.values.error_words import hint
+from pgqueue.values.names import as_folder
+
+SQL = load(__name__)
+HELD = "%s ended messages are left for the next export; they are held back by %s"
+UNKNOWN = "an open transaction that this role may not see: GRANT pg_read_all_stats"
+
+
+class Progress(NamedTuple):
+    """The number of exported rows of history or events, and the number that were waiting."""
+
+    done: int
+    waiting: int
+
+
+class Record(NamedTuple):
+    """The last batches of a target, and their last row of history and last event."""
+
+    batch: int
+    history: Position
+    event_batch: int
+    event_position: int
+
+
+def held_text(count: int, by: str) -> str:
+    """Return a sentence about rows that are held back; "": there are none."""
+    return f"{HELD % (count, by or UNKNOWN)}." if count else ""
+
+
+@contextmanager
+def alone(url: str, to: str) -> Iterator[psycopg.Connection[Any]]:
+    """Yield a connection that has the lock of a target.
+
+    Raises:
+        ExportConflict: another export has the lock.
+    """
+    with connect(url, name="export") as connection:
+        if connection.execute(SQL["lock"], {"target": to}).fetchone() != (True,):
+            raise ExportConflict(f"Another export writes to {to} now.")
+        try:
+            yield connection
+        finally:
+            # The server ends a closed session, and its lock, a little later.
+            with suppress(psycopg.Error):
+                connection.execute(SQL["unlock"], {"target": to})
+
+
+def confirm(connection: psycopg.Connection[Any]) -> None:
+    """Raise an error if the session has ended, and has lost its lock."""
+    connection.execute(SQL["still"])
+
+
+def claim(connection: psycopg.Connection[Any], to: str) -> Mapping[str, str]:
+    """Return the parameters of a target; forget the export of another database to it."""
+    target = {"target": to, "database": identity.of(connection)}
+    connection.execute(SQL["disown"], target)
+    return target
+
+
+def record(connection: psycopg.Connection[Any], target: Mapping[str, str]) -> Record:
+    """Return the progress that the database knows of a target."""
+    row = connection.execute(SQL["record"], target).fetchone()
+    if row is None:
+        return Record(-1, NOTHING, -1, 0)
+    return Record(row[0], Position(*row[1:3]), *row[3:])
+
+
+def waiting(connection: psycopg.Connection[Any], after: Position) -> int:
+    """Return the number of rows of history after a position."""
+    row = connection.execute(SQL["waiting"], after).fetchone()
+    return row[0] if row else 0
+
+
+def note(
+    connection: psycopg.Connection[Any],
+    target: Mapping[str, str],
+    log: str,
+    batch: int,
+    last: Mapping[str, Any],
+) -> None:
+    """Note that a target has a batch.
+
+    Args:
+        log: "history" or "events".
+        last: the offset at which the batch ends, as a checkpoint stores it.
+    """
+    connection.execute(SQL[f"note_{log}"], {**last, **target, "batch": batch})
+
+
+def note_time(connection: psycopg.Connection[Any], target: Mapping[str, str]) -> None:
+    """Note that an export is made now, also if no row is new."""
+    connection.execute(SQL["note_time"], target)
+
+
+def held_back(connection: psycopg.Connection[Any]) -> tuple[int, str]:
+    """Return the number of rows that no export may read yet, and the transaction that holds them.
+
+    "": the transaction is unknown, or no row is held.
+    """
+    # With parameters, "%%" is a "%".
+    return connection.execute(SQL["held"], {}).fetchone() or (0, "")
+
+
+def forget(*, url: str, to: str) -> None:
+    """Forget the progress of a target, so that retention no longer waits for it; keep its files.
+
+    Raises:
+        ExportConflict: an export writes to this target now.
+        UnknownTarget: no export was made to it, or it was forgotten before.
+    """
+    to = as_folder(to)
+    with alone(url, to) as connection:
+        if connection.execute(SQL["forget"], {"target": to}).rowcount:
+            return
+        known = [name for (name,) in connection.execute(SQL["targets"])]
+        others = hint(to, known) if known else "There are no others."
+        raise UnknownTarget(f"No export was made to {to}. {others}")

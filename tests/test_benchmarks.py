@@ -61,6 +61,7 @@ FIGURES = {
     },
     "fair": {"per_s", "one_key_per_s", "deep_turns_per_round", "p99_wait_rounds"},
     "governed": {"per_s", "free_per_s", "saturated_claim_ms"},
+    "lake": {"ducklake_per_s", "delta_per_s", "iceberg_per_s", "read_per_s"},
     "latency": {"p50_ms", "p99_ms"},
     "ordered": {"per_s"},
     "orm": {"per_s"},
@@ -148,6 +149,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
         (["events"], "3000"),
         (["recovery", "sleepers"], "6"),
         pytest.param(["spark"], "300", marks=pytest.mark.spark),
+        pytest.param(["lake"], "300", marks=pytest.mark.spark),
         pytest.param(["cluster"], "20", marks=pytest.mark.spark),
     ],
 )

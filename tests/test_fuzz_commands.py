@@ -500,6 +500,9 @@ EXPORT = {
     "--forget": ["lake", "/srv/lake/", "s3a://lake/queue"],
     "--batch": COUNTS,
     "--conf": ["spark.master=local[4]", "spark.app.name="],
+    "--tables-format": ["parquet", "ducklake", "delta", "iceberg"],
+    "--catalog": ["env:CATALOG", "postgresql://localhost/catalog"],
+    "--expire": SECONDS,
 }
 
 
@@ -518,8 +521,13 @@ def test_the_command_for_exports_refuses_an_option_or_obeys_it(
 
     def run() -> None:
         parser = export.Command().create_parser("manage.py", "pgqueue_export")
-        found = vars(parser.parse_args([*target, f"{option}={value}"]))[option.removeprefix("--")]
-        if option == "--batch":
+        name = option.removeprefix("--").replace("-", "_")
+        found = vars(parser.parse_args([*target, f"{option}={value}"]))[name]
+        if option in ("--tables-format", "--catalog"):
+            assert found == value
+        elif option == "--expire":
+            assert found == timedelta(seconds=float(value))
+        elif option == "--batch":
             assert found == int(value)
         elif option == "--conf":
             assert ["=".join(each) for each in found] == [value]

@@ -2,18 +2,32 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
-from pgqueue.management.arguments import folder, whole
+from django.core.management.base import CommandError
+
+from pgqueue.management.arguments import duration, folder, text, whole
 from pgqueue.management.bars import progress_bars
-from pgqueue.management.spark import Result, SparkCommand, add_unredacted, redaction
+from pgqueue.management.spark import (
+    Result,
+    SparkCommand,
+    add_unredacted,
+    errors_in_one_line,
+    pipeline_errors,
+    redaction,
+)
+
+PARQUET = "parquet"
+OF_A_LAKE = ("catalog", "by_channel", "compact", "expire")
 
 
 class Command(SparkCommand):
     help = (
-        "Export history, events and dead letters to Parquet, by day, with Spark. An export adds "
-        "the messages and events that are new since the last export to the same folder. It may be "
-        "interrupted at any moment."
+        "Export history, events and dead letters to Parquet, by day, with Spark; or, without "
+        "Spark, to tables of DuckLake, Delta or Iceberg. An export adds the messages and events "
+        "that are new since the last export to the same folder. It may be interrupted at any "
+        "moment."
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -22,7 +36,8 @@ class Command(SparkCommand):
             "--to",
             type=folder,
             metavar="DIR",
-            help="A folder, or a URL that Spark can write to, such as s3a://bucket/folder.",
+            help="A folder, or a URL that the writer of the format can write to, such as "
+            "s3a://bucket/folder for Spark.",
         )
         target.add_argument(
             "--forget",
@@ -30,6 +45,35 @@ class Command(SparkCommand):
             metavar="DIR",
             help="Export nothing; forget the exports to DIR, so that retention does not wait for "
             "the next one. The files stay.",
+        )
+        parser.add_argument(
+            "--tables-format",
+            choices=[PARQUET, "ducklake", "delta", "iceberg"],
+            default=PARQUET,
+            help="The format of the tables (%(default)s). All but parquet need no Spark: "
+            "pip install 'pgqueue[ducklake]', 'pgqueue[delta]' or 'pgqueue[iceberg]'.",
+        )
+        parser.add_argument(
+            "--catalog",
+            type=text,
+            metavar="URL",
+            help="The URL of the database that has the catalog of a DuckLake (default: the queue's "
+            "database) or of Iceberg (default: a SQLite file in DIR). Or env:NAME, a variable that "
+            "contains it, or file:PATH, a file that contains it.",
+        )
+        parser.add_argument(
+            "--by-channel",
+            action="store_true",
+            help="Partition new tables of a lake by channel, too, and events by topic.",
+        )
+        parser.add_argument(
+            "--compact", action="store_true", help="Merge the small files of a lake."
+        )
+        parser.add_argument(
+            "--expire",
+            type=duration,
+            metavar="SECONDS",
+            help="Remove snapshots of a lake that are older, and their files.",
         )
         parser.add_argument(
             "--batch",
@@ -41,11 +85,25 @@ class Command(SparkCommand):
         add_unredacted(parser)
         super().add_arguments(parser)
 
+    def errors(self, options: Mapping[str, Any]) -> AbstractContextManager[None]:
+        """Return the context that raises errors as a CommandError; it may need no Spark."""
+        needs_spark = options["tables_format"] == PARQUET and not options["forget"]
+        return errors_in_one_line() if needs_spark else pipeline_errors()
+
     def run(self, url: str, options: Mapping[str, Any]) -> Result:
         """Export, or forget a target."""
-        return _forget(url, options) if options["forget"] else self._export(url, options)
+        if options["forget"]:
+            return _forget(url, options)
+        if options["tables_format"] != PARQUET:
+            return _export_to_lake(url, options)
+        for name in OF_A_LAKE:
+            if options[name]:
+                option = name.replace("_", "-")
+                raise CommandError(f"--{option} needs --tables-format ducklake, delta or iceberg.")
+        return self._export(url, options)
 
     def _export(self, url: str, options: Mapping[str, Any]) -> Result:
+        from pgqueue.arrow.targets import held_text
         from pgqueue.spark import export
 
         spark = self.session(options)
@@ -59,11 +117,13 @@ class Command(SparkCommand):
                 progress=lambda progress: show(*progress),
                 event_progress=lambda progress: show_events(*progress),
             )
-        held = f" {export.HELD % (done.held, done.held_by or export.UNKNOWN)}." if done.held else ""
-        changed = f" {export.UNREADABLE % done.unreadable}." if done.unreadable else ""
-        return Result(
+        changed = export.UNREADABLE % done.unreadable + "." if done.unreadable else ""
+        text = (
             f"{done.history} messages that ended, {done.events} events and {done.deadletters} "
-            f"dead letters are in {options['to']}.{held}{changed}",
+            f"dead letters are in {options['to']}."
+        )
+        return Result(
+            " ".join(filter(None, (text, held_text(done.held, done.held_by), changed))),
             {
                 "to": options["to"],
                 "history": done.history,
@@ -76,8 +136,40 @@ class Command(SparkCommand):
         )
 
 
+def _export_to_lake(url: str, options: Mapping[str, Any]) -> Result:
+    from pgqueue.arrow.targets import held_text
+    from pgqueue.lake import export
+
+    if options["catalog"] and options["tables_format"] == "delta":
+        raise CommandError("Delta has no catalog: leave out --catalog.")
+    with progress_bars("history", "events") as (show, show_events):
+        done = export(
+            url=url,
+            to=options["to"],
+            tables_format=options["tables_format"],
+            catalog=options["catalog"],
+            batch=options["batch"],
+            redact=redaction(options),
+            by_channel=options["by_channel"],
+            compact=options["compact"],
+            expire=options["expire"],
+            progress=lambda progress: show(*progress),
+            event_progress=lambda progress: show_events(*progress),
+        )
+    rows = done.rows
+    text = (
+        f"{rows['history']} messages that ended, {rows['attempts']} attempts, {rows['steps']} "
+        f"steps, {rows['events']} events, {rows['deadletters']} dead letters and {rows['flows']} "
+        f"flows are in {options['to']}."
+    )
+    return Result(
+        " ".join(filter(None, (text, held_text(done.held, done.held_by)))),
+        {"to": options["to"], **rows, "held": done.held, "held_by": done.held_by},
+    )
+
+
 def _forget(url: str, options: Mapping[str, Any]) -> Result:
-    from pgqueue.spark.export import forget
+    from pgqueue.arrow.targets import forget
 
     forget(url=url, to=options["forget"])
     text = f"{options['forget']} is forgotten: retention no longer waits for it."

@@ -101,6 +101,8 @@ MUSTS = (
     Must("webhooks", "figures.per_s", must=400, aim=1_500),
     Must("sleepers", "figures.s", must=2, aim=1.2),
     Must("cluster", "ratios.cluster_of_processes", must=0.85, aim=1, needs="pyspark"),
+    Must("lake", "figures.ducklake_per_s", must=150_000, aim=300_000, needs="deltalake"),
+    Must("lake", "figures.read_per_s", must=400_000, aim=600_000, needs="deltalake"),
     Must("spark", "ratios.of_jdbc", must=0.5, aim=1),
     Must("spark", "figures.reader_per_s", must=400_000, aim=600_000),
     Must("spark", "figures.export_per_s", must=100_000, aim=250_000),

@@ -1,0 +1,287 @@
+"""Export history, events and the other tables into a lake: one loop for all formats.
+
+    read the position from the table itself
+    read the next range of rows into Arrow
+    append the rows and the new position in one commit
+    note in PostgreSQL how far the tables are, so that retention goes on
+
+History is followed by the order of transactions, below the horizon of open ones, and events by
+their positions: see `arrow.streaming` and `arrow.eventstream`. A killed export leaves at most files
+that no table names. Dead letters and flows change in place. Each export replaces them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import psycopg
+import pyarrow as pa
+
+from pgqueue.arrow import eventstream, streaming, targets
+from pgqueue.arrow.copying import arrow_schema
+from pgqueue.arrow.errors import DataLoss, OtherCluster
+from pgqueue.arrow.options import EARLIEST, ReadOptions, StreamOptions
+from pgqueue.arrow.planning import plan
+from pgqueue.arrow.reading import batches
+from pgqueue.arrow.tables import TABLES
+from pgqueue.arrow.targets import HELD, UNKNOWN, Progress
+from pgqueue.lake.formats import DAY, Lake, LakePlace, opened
+from pgqueue.redaction import Redaction
+from pgqueue.values.escaping import logger_of
+from pgqueue.values.names import as_folder
+
+logger = logger_of(__name__)
+
+BATCH = 200_000
+"""The most messages, or events, in a commit."""
+DEFAULT = Redaction()
+OF_HISTORY = ("history", "attempts", "steps")
+EVENTS = "events"
+REPLACED = ("deadletters", "flows")
+
+
+class LakeExport(NamedTuple):
+    """The numbers of rows that an export has written, and of rows that it has left.
+
+    Attributes:
+        rows: The new rows of each table; for dead letters and flows, all rows.
+        held: The ended messages that are not exported yet. A transaction that began before they
+            ended holds them back. It is still open in any database of the cluster.
+        held_by: The oldest such transaction; "": it is unknown, or no message is held.
+    """
+
+    rows: Mapping[str, int]
+    held: int = 0
+    held_by: str = ""
+
+
+def export(
+    *,
+    url: str,
+    to: str,
+    tables_format: str,
+    catalog: str | None = None,
+    batch: int = BATCH,
+    redact: Redaction | None = DEFAULT,
+    by_channel: bool = False,
+    storage: Mapping[str, str] | None = None,
+    compact: bool = False,
+    expire: timedelta | None = None,
+    progress: Callable[[Progress], None] = lambda progress: None,
+    event_progress: Callable[[Progress], None] = lambda progress: None,
+) -> LakeExport:
+    """Add to a lake the rows that are new since the last export, each once.
+
+    The export may be interrupted at any moment; the next one goes on from there.
+
+    Args:
+        url: see `arrow.urls.resolve`.
+        to: the folder of the data: a path on this machine, or a URL that the writer of the format
+            can write to.
+        tables_format: "ducklake", "delta" or "iceberg".
+        catalog: The connection URL of the catalog of a DuckLake (by default the database of the
+            queue) or of Iceberg (by default a SQLite file in the folder). Delta has none.
+        batch: The most messages, and the most events, in a commit.
+        redact: The fields to redact in payloads, metadata, results, progress and events; by default
+            `pgqueue.redaction.FIELDS`. The bodies of raw messages are then left out. None: no
+            field.
+        by_channel: New tables are partitioned by channel, too, and events by topic.
+        storage: options of the object store, by the names that the writer of the format knows.
+        compact: Merge small files.
+        expire: Remove snapshots that are older, and their files; None: keep them.
+        progress: The function is called as the export of history goes on.
+        event_progress: The function is called as the export of events goes on.
+
+    Raises:
+        CatalogUnreachable: the catalog of the lake does not open.
+        DataLoss: retention has removed rows that a table lacks.
+        ExportConflict: another export writes to this target.
+        MissingPackage: the extra of the format is not installed.
+        OtherCluster: a table is of another database, or this database was restored.
+        UnknownFormat: there is no format of this name.
+    """
+    to = as_folder(to)
+    place = LakePlace(
+        to, catalog or (url if tables_format == "ducklake" else None), by_channel, storage
+    )
+    with targets.alone(url, to) as connection, closing(opened(tables_format, place)) as lake:
+        exporting = _Exporting(connection, lake, url, to, batch, redact)
+        rows = exporting.follow({"history": progress, EVENTS: event_progress})
+        rows |= exporting.replace()
+        if compact:
+            lake.compact()
+        if expire is not None:
+            lake.expire(expire)
+        held, by = targets.held_back(connection)
+        if held:
+            logger.warning(HELD, held, by or UNKNOWN)
+        return LakeExport(rows, held, by)
+
+
+@dataclass
+class _Followed:
+    """A table that gets the rows which are new, and the offset of its last row."""
+
+    name: str
+    follow: ModuleType
+    options: StreamOptions
+    until: Any
+    offset: Any
+    done: int = field(default=0)
+
+    def next(self, batch: int) -> Any | None:
+        """Return the offset where the next batch ends; None: no row is new."""
+        end = self.follow.next_after(self.offset, self.options, limit=batch, until=self.until)
+        return None if end == self.offset else end
+
+    def read(self, end: Any) -> pa.Table:
+        """Return the rows up to an offset."""
+        [part] = self.follow.divide(self.options, self.offset, end)
+        found = self.follow.read(self.options, self.offset, part)
+        return _with_day(self.name, pa.Table.from_batches(found, _read_schema(self.name)))
+
+
+class _Exporting:
+    """An export that has the lock of its target."""
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        lake: Lake,
+        url: str,
+        to: str,
+        batch: int,
+        redact: Redaction | None,
+    ) -> None:
+        self._connection = connection
+        self._lake = lake
+        self._url = url
+        self._to = to
+        self._batch = batch
+        self._redact = "" if redact is None else redact.to_json()
+        self._target = targets.claim(connection, to)
+        self._record = targets.record(connection, self._target)
+        self._batches = {"history": self._record.batch, EVENTS: self._record.event_batch}
+
+    def follow(self, shows: Mapping[str, Callable[[Progress], None]]) -> dict[str, int]:
+        """Append all rows that are new now; return their number by table."""
+        followed = [*self._of_history(), self._of_events()]
+        waiting = self._waiting(followed)
+        going_on = followed
+        while going_on:
+            going_on = [each for each in going_on if self._advance(each)]
+            self._note(followed)
+            for each in followed:
+                if show := shows.get(each.name):
+                    show(Progress(each.done, max(waiting[each.name], each.done)))
+        return {each.name: each.done for each in followed}
+
+    def replace(self) -> dict[str, int]:
+        """Replace the rows that change in place; return their number by table."""
+        done = {}
+        for name in REPLACED:
+            self._lake.create(name, _schema(name))
+            options = ReadOptions(
+                url=self._url, name=name, columns=TABLES[name].columns, redact=self._redact
+            )
+            found = (rows for part in plan(options) for rows in batches(options, part))
+            rows = _with_day(name, pa.Table.from_batches(found, _read_schema(name)))
+            targets.confirm(self._connection)
+            self._lake.replace(name, rows)
+            done[name] = rows.num_rows
+        targets.note_time(self._connection, self._target)
+        return done
+
+    def _advance(self, each: _Followed) -> bool:
+        """Append the next batch of a table; return whether there was one."""
+        with self._naming(each.name):
+            end = each.next(self._batch)
+            if end is None:
+                return False
+            rows = each.read(end)
+        targets.confirm(self._connection)
+        self._lake.append(each.name, rows, end.as_json())
+        each.offset = end
+        each.done += rows.num_rows
+        return True
+
+    def _of_history(self) -> Iterator[_Followed]:
+        until = streaming.newest(self._options("history"))
+        for name in OF_HISTORY:
+            yield self._followed(name, streaming, until)
+
+    def _of_events(self) -> _Followed:
+        return self._followed(EVENTS, eventstream, eventstream.newest(self._options(EVENTS)))
+
+    def _followed(self, name: str, follow: ModuleType, until: Any) -> _Followed:
+        self._lake.create(name, _schema(name))
+        position = self._lake.position(name)
+        options = self._options(name)
+        with self._naming(name):
+            offset = follow.Offset.from_json(position) if position else follow.first(options)
+            follow.check(self._url, offset)
+        return _Followed(name, follow, options, until, offset)
+
+    def _options(self, name: str) -> StreamOptions:
+        return StreamOptions(
+            url=self._url,
+            name=name,
+            columns=TABLES[name].columns,
+            redact=self._redact,
+            start=EARLIEST,
+        )
+
+    def _note(self, followed: list[_Followed]) -> None:
+        """Note how far all tables are, so that retention removes no row that one of them lacks."""
+        last = min((each.offset for each in followed if each.name != EVENTS), key=_place_of)
+        [events] = (each.offset for each in followed if each.name == EVENTS)
+        if last.last > self._record.history:
+            self._note_of("history", last)
+        if events.last > self._record.event_position:
+            self._note_of(EVENTS, events)
+        self._record = targets.record(self._connection, self._target)
+
+    def _note_of(self, log: str, last: Any) -> None:
+        self._batches[log] += 1
+        targets.note(self._connection, self._target, log, self._batches[log], last.as_json())
+
+    def _waiting(self, followed: list[_Followed]) -> Mapping[str, int]:
+        offsets = {each.name: each.offset for each in followed}
+        head = next(each.until for each in followed if each.name == EVENTS)
+        return {
+            "history": targets.waiting(self._connection, offsets["history"].last),
+            EVENTS: max(0, head - offsets[EVENTS].last),
+        }
+
+    @contextmanager
+    def _naming(self, table: str) -> Iterator[None]:
+        """Add the name of the table to an error, and the remedy."""
+        try:
+            yield
+        except (DataLoss, OtherCluster) as error:
+            raise type(error)(
+                f"The table {table} of {self._to} does not follow this database: {error} "
+                "An export has no checkpoint beside its tables: export to another folder."
+            ) from error
+
+
+def _place_of(offset: Any) -> Any:
+    return offset.last
+
+
+def _read_schema(table: str) -> pa.Schema:
+    return arrow_schema(TABLES[table].columns)
+
+
+def _schema(table: str) -> pa.Schema:
+    return _read_schema(table).append(pa.field(DAY, pa.date32()))
+
+
+def _with_day(table: str, rows: pa.Table) -> pa.Table:
+    """Add the UTC day of each row."""
+    return rows.append_column(DAY, rows[TABLES[table].time].cast(pa.date32()))

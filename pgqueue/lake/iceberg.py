@@ -1,0 +1,145 @@
+"""Iceberg tables, written by PyIceberg, with a catalog in SQLite or PostgreSQL.
+
+A commit has the rows and the position: the position is a property of the table, and of the snapshot
+that it ends with. Expired snapshots take no position away.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pgqueue.arrow.urls import resolve
+from pgqueue.lake.errors import CatalogUnreachable
+from pgqueue.lake.formats import DAY, LakePlace, needed
+from pgqueue.values.names import SCHEME
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EXTRA = "iceberg"
+NAMESPACE = "pgqueue"
+POSITION = "pgqueue.position"
+
+
+def open_lake(place: LakePlace) -> IcebergLake:
+    """Open the catalog of Iceberg tables; create it if there is none.
+
+    Raises:
+        CatalogUnreachable: the catalog does not open.
+        MissingPackage: the extra is not installed.
+    """
+    return IcebergLake(place)
+
+
+class IcebergLake:
+    """A lake of the format Iceberg: see `formats.Lake`."""
+
+    def __init__(self, place: LakePlace) -> None:
+        self._place = place
+        sql = needed("pyiceberg.catalog.sql", EXTRA)
+        self._is_equal = needed("pyiceberg.expressions", EXTRA).EqualTo
+        errors = needed("sqlalchemy.exc", EXTRA)
+        is_url = SCHEME.match(place.to)
+        if not is_url:
+            Path(place.to).mkdir(parents=True, exist_ok=True)
+        try:
+            self._catalog = sql.SqlCatalog(
+                "pgqueue",
+                uri=_uri(place),
+                warehouse=place.to if is_url else f"file://{place.to}",
+                **(place.storage or {}),
+            )
+            self._catalog.create_namespace_if_not_exists(NAMESPACE)
+        except (errors.SQLAlchemyError, ValueError) as error:
+            raise CatalogUnreachable(f"The catalog of {place.to} does not open: {error}") from None
+        self._tables: list[str] = []
+
+    def create(self, table: str, schema: pa.Schema) -> None:
+        """Create a table, or add the columns to it that it lacks."""
+        self._tables.append(table)
+        with (
+            self._catalog.create_table_if_not_exists(
+                f"{NAMESPACE}.{table}", schema
+            ).transaction() as change,
+            change.update_schema() as columns,
+        ):
+            columns.union_by_name(schema)
+        opened = self._open(table)
+        if not opened.spec().fields and not opened.snapshots():
+            with opened.update_spec() as spec:
+                for column in self._place.partitions(table):
+                    spec.add_identity(column)
+
+    def position(self, table: str) -> Mapping[str, Any] | None:
+        """Return the position of a table's last row, as it was appended; None: it has none."""
+        found = self._open(table).properties.get(POSITION)
+        return json.loads(found) if found else None
+
+    def append(self, table: str, rows: pa.Table, position: Mapping[str, Any]) -> None:
+        """Append rows, and set the position, in one commit. There may be no rows."""
+        given = {POSITION: json.dumps(position)}
+        with self._open(table).transaction() as change:
+            if rows.num_rows:
+                change.append(rows, snapshot_properties=given)
+            change.set_properties(given)
+
+    def replace(self, table: str, rows: pa.Table) -> None:
+        """Replace all rows of a table in one commit."""
+        opened = self._open(table)
+        is_empty = not opened.scan().count()
+        with opened.transaction() as change:
+            if not is_empty:
+                change.overwrite(rows)
+            elif rows.num_rows:
+                change.append(rows)
+
+    def compact(self) -> None:
+        """Write the rows of each past day with several files again, in one commit a day."""
+        today = datetime.now(UTC).date()
+        for table in self._tables:
+            for day in self._days(table):
+                if day is not None and day < today:
+                    chosen = self._is_equal(DAY, day.isoformat())
+                    opened = self._open(table)
+                    rows = opened.scan(row_filter=chosen).to_arrow()
+                    with opened.transaction() as change:
+                        change.overwrite(rows, overwrite_filter=chosen)
+
+    def _days(self, table: str) -> list[Any]:
+        """Return the days of a table that have several files."""
+        parts = self._open(table).inspect.files().to_pylist()
+        counted = Counter(tuple(sorted(each["partition"].items())) for each in parts)
+        return sorted({dict(key)[DAY] for key, count in counted.items() if count > 1}, key=str)
+
+    def expire(self, older_than: timedelta) -> None:
+        """Remove snapshots that are older, except the last one."""
+        for table in self._tables:
+            until = datetime.now(UTC) - older_than
+            self._open(table).maintenance.expire_snapshots().older_than(until).commit()
+
+    def close(self) -> None:
+        """Close the catalog's connections."""
+        self._catalog.close()
+
+    def _open(self, table: str) -> Any:
+        return self._catalog.load_table(f"{NAMESPACE}.{table}")
+
+
+def _uri(place: LakePlace) -> str:
+    """Return the URL of the catalog for SQLAlchemy."""
+    if place.catalog is None:
+        if SCHEME.match(place.to):
+            raise CatalogUnreachable(
+                f"The tables of {place.to} need a catalog elsewhere: give the URL of a database."
+            )
+        return f"sqlite:///{place.to}/catalog.db"
+    url = resolve(place.catalog)
+    for scheme in ("postgresql://", "postgres://"):
+        if url.startswith(scheme):
+            return f"postgresql+psycopg://{url.removeprefix(scheme)}"
+    return url

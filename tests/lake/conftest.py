@@ -1,0 +1,56 @@
+"""Lakes of each format, and the database as an export sees it: only with committed rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+from pgqueue.database.connections import conninfo
+
+if TYPE_CHECKING:
+    from tests.lake.lakes import OurLake
+
+NEEDED = ("duckdb_extension_ducklake", "deltalake", "pyiceberg")
+# Only Django 5.2's environment installs the extras.
+if not all(map(find_spec, NEEDED)):
+    collect_ignore_glob = ["test_*.py"]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests in one process: exports wait for open transactions of other tests."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("lake"))
+
+
+@pytest.fixture
+def url(transactional_db: None) -> str:
+    """Where the test's database is."""
+    return conninfo("default")
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection of the test's own."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture(params=["ducklake", "delta", "iceberg"])
+def lake(
+    request: pytest.FixtureRequest,
+    url: str,
+    connection: psycopg.Connection[Any],
+    tmp_path: Path,
+) -> Iterator[OurLake]:
+    """A lake of each format, in an empty folder."""
+    from tests.lake.lakes import LAKES
+
+    yield LAKES[request.param](url, tmp_path / "lake")
+    connection.execute("DROP SCHEMA IF EXISTS pgqueue_lake CASCADE")

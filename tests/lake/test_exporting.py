@@ -1,0 +1,266 @@
+"""Each row is in the tables of a lake once, wherever an export was interrupted."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+
+from pgqueue.arrow.copying import arrow_schema
+from pgqueue.arrow.errors import DataLoss, ExportConflict, OtherCluster
+from pgqueue.arrow.tables import TABLES
+from pgqueue.engine import identity
+from pgqueue.lake import Lake, UnknownFormat, export, opened
+from pgqueue.lake.formats import LakePlace
+from pgqueue.models import Export
+from pgqueue.redaction import Redaction
+from tests.factories import Connection, bury, ended
+from tests.lake.lakes import InDelta, InDuckLake, InIceberg, OurLake
+from tests.spark.log import positions, publish, store
+
+LOCK = "SELECT pg_advisory_lock(hashtextextended('pgqueue_export' || chr(31) || %s, 0))"
+STEP = {"name": "pay", "number": 1, "kind": "step", "state": "done"}
+
+
+def all_ids(connection: Connection) -> list[int]:
+    rows = connection.execute("SELECT id FROM pgqueue_history ORDER BY id::text").fetchall()
+    return [pk for (pk,) in rows]
+
+
+def place_of(lake: OurLake) -> LakePlace:
+    catalogs = {"ducklake": lake.url}
+    return LakePlace(str(lake.folder), catalogs.get(lake.name))
+
+
+class TestAnExport:
+    def test_goes_on_where_the_tables_are(self, lake: OurLake, connection: Connection) -> None:
+        ended(connection, 9)
+        store(connection, 7)
+        letters = bury(connection, 2, channel="other")
+
+        first = lake.export(batch=4)
+        ended(connection, 4)
+        ended(connection, at=datetime.now(UTC) - timedelta(days=1))
+        publish(connection, 2)
+        connection.execute("DELETE FROM pgqueue_message WHERE id = %s", [letters[0]])
+        second = lake.export(batch=4)
+        third = lake.export()
+
+        counts = [
+            (each.rows["history"], each.rows["events"], each.rows["deadletters"])
+            for each in (first, second, third)
+        ]
+        assert counts == [(9, 7, 2), (5, 2, 1), (0, 0, 1)]
+        assert lake.values("history", "id") == all_ids(connection)
+        assert lake.values("events", "position") == positions(connection)
+        assert lake.values("deadletters", "id") == letters[1:]
+
+    def test_writes_attempts_and_steps_of_ended_messages_and_flows(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        ended(connection, 3)
+        connection.execute(
+            "UPDATE pgqueue_history SET started_at = finished_at, steps = %s",
+            [json.dumps({"signals": [], "steps": [STEP]})],
+        )
+        connection.execute("INSERT INTO pgqueue_flow (name, names) VALUES ('checkout', '{}')")
+
+        lake.export(batch=2)
+        lake.export()
+
+        assert lake.values("attempts", "message_id") == all_ids(connection)
+        assert {each["outcome"] for each in lake.rows("attempts")} == {"succeeded"}
+        assert lake.values("steps", "message_id") == all_ids(connection)
+        assert {(each["name"], each["state"]) for each in lake.rows("steps")} == {("pay", "done")}
+        assert lake.values("flows", "name") == ["checkout"]
+
+    def test_has_the_values_and_the_day_of_each_row(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        old = datetime(1960, 5, 4, 23, 59, 59, 999999, tzinfo=UTC)
+        connection.execute(
+            "INSERT INTO pgqueue_event_inbox (topic, key, payload, created_at) "
+            "VALUES ('order.paid', 'é', '{\"a\": [1, null]}', %s)",
+            [old],
+        )
+
+        lake.export()
+
+        for rows in lake.read("events").values():
+            [row] = rows.to_pylist()
+            assert (row["topic"], row["key"], row["created_at"]) == ("order.paid", "é", old)
+            assert json.loads(row["payload"]) == {"a": [1, None]}
+            assert row["day"] == date(1960, 5, 4)
+
+    def test_redacts_as_every_export_does(self, lake: OurLake, connection: Connection) -> None:
+        store(connection, payload={"password": "hunter2", "total": 3})
+
+        lake.export(redact=Redaction())
+
+        assert "hunter2" not in str(lake.rows("events"))
+        assert '"total": 3' in lake.rows("events")[0]["payload"]
+
+    def test_partitions_by_channel_and_topic_if_it_is_asked_to(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        ended(connection, 2, channel="mail")
+        ended(connection, 2, channel="slow")
+
+        lake.export(by_channel=True)
+
+        assert lake.files("history") == 2
+        assert lake.values("history", "id") == all_ids(connection)
+
+    def test_keeps_no_row_twice_if_it_was_killed_before_it_noted_its_progress(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        ended(connection, 6)
+        store(connection, 3)
+        lake.export(batch=3)
+        noted = Export.objects.values_list("txid", "message_id", "event_position")
+        before = noted.get()
+        Export.objects.update(txid=0, message_id=0, event_position=0)
+
+        done = lake.export()
+
+        assert (done.rows["history"], done.rows["events"]) == (0, 0)
+        assert noted.get() == before
+        assert before[2] == 3
+        assert lake.values("history", "id") == all_ids(connection)
+
+    def test_notes_no_row_that_one_of_the_tables_lacks(
+        self, lake: OurLake, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ended(connection, 6)
+        module = type(opened(lake.name, place_of(lake)))
+        append = module.append
+
+        def fail(self: Lake, table: str, rows: pa.Table, position: Any) -> None:
+            if table == "steps":
+                raise OSError("No space left on device")
+            append(self, table, rows, position)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "append", fail)
+            with pytest.raises(OSError, match="No space"):
+                lake.export(batch=3)
+        noted = [each.message_id for each in Export.objects.all()]
+        lake.export(batch=3)
+
+        assert noted == []
+        assert Export.objects.get().message_id == max(all_ids(connection))
+        assert lake.values("history", "id") == all_ids(connection)
+
+    def test_finds_the_position_although_the_database_has_forgotten_the_target(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        ended(connection, 6)
+        lake.export()
+        Export.objects.all().delete()
+
+        assert lake.export().rows["history"] == 0
+
+
+class TestARefusal:
+    def test_of_a_database_with_another_identity_names_the_table(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        ended(connection, 2)
+        lake.export()
+        identity.renew(connection)
+
+        with pytest.raises(OtherCluster, match=f"The table history of {lake.folder} .*another"):
+            lake.export()
+
+    def test_of_a_table_whose_next_rows_retention_has_removed(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        ended(connection, 2)
+        lake.export()
+        connection.execute(
+            "INSERT INTO pgqueue_log_floor (log, position) "
+            "SELECT 'history', max(txid) + 5 FROM pgqueue_history "
+            "ON CONFLICT (log) DO UPDATE SET position = excluded.position"
+        )
+        ended(connection)
+
+        with pytest.raises(DataLoss, match="The table history of .*Retention has removed"):
+            lake.export()
+
+    def test_of_two_exports_at_once(self, lake: OurLake) -> None:
+        with psycopg.connect(lake.url) as other:
+            other.execute(LOCK, [str(lake.folder)])
+
+            with pytest.raises(ExportConflict, match=f"writes to {lake.folder} now"):
+                lake.export()
+
+    def test_of_an_unknown_format_names_the_known(self, url: str, tmp_path: Path) -> None:
+        with pytest.raises(UnknownFormat, match="no format 'delto'. Did you mean 'delta'"):
+            export(url=url, to=str(tmp_path), tables_format="delto")
+
+
+class TestATable:
+    def test_of_an_earlier_release_gets_the_columns_that_it_lacks(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        older = arrow_schema([each for each in TABLES["history"].columns if each.name != "weight"])
+        before = opened(lake.name, place_of(lake))
+        before.create("history", older.append(pa.field("day", pa.date32())))
+        before.close()
+        ended(connection, 2)
+
+        lake.export()
+
+        assert lake.values("history", "id") == all_ids(connection)
+        assert {each["weight"] for each in lake.rows("history")} == {1}
+
+    def test_of_a_later_release_keeps_its_columns(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        newer = arrow_schema(TABLES["history"].columns)
+        later = opened(lake.name, place_of(lake))
+        fields = [pa.field("day", pa.date32()), pa.field("mood", pa.string())]
+        later.create("history", pa.schema([*newer, *fields]))
+        later.close()
+        ended(connection, 2)
+
+        lake.export()
+
+        assert [each["mood"] for each in lake.rows("history")] == [None, None]
+
+    def test_is_read_as_it_was_before_its_last_commit(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        store(connection, 3)
+        lake.export()
+        store(connection, 2)
+        lake.export()
+
+        assert sorted(lake.earlier("events")["position"].to_pylist()) == [1, 2, 3]
+
+    def test_has_fewer_files_and_the_same_rows_after_it_was_compacted(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        for _ in range(4):
+            ended(connection, 2, at=datetime.now(UTC) - timedelta(days=1))
+            lake.export()
+        before = lake.files("history")
+
+        lake.export(compact=True, expire=timedelta())
+        ended(connection)
+        lake.export()
+
+        assert before == 4
+        assert lake.files("history") == 2
+        assert lake.values("history", "id") == all_ids(connection)
+
+
+def test_each_format_is_tested() -> None:
+    from pgqueue.lake import FORMATS
+
+    assert tuple(each.name for each in (InDuckLake, InDelta, InIceberg)) == FORMATS

@@ -20,7 +20,7 @@ from psycopg.sql import SQL, Composable, Literal
 from pgqueue.arrow.errors import DataLoss, OtherCluster
 from pgqueue.arrow.options import EARLIEST, StreamOptions
 from pgqueue.arrow.outages import read_on
-from pgqueue.arrow.reading import BY_MESSAGE, BY_TRANSACTION, prepare
+from pgqueue.arrow.reading import BY_MESSAGE, BY_TRANSACTION, Order, prepare
 from pgqueue.arrow.reading import read as rows_of
 from pgqueue.arrow.tables import HISTORY
 from pgqueue.arrow.urls import connect
@@ -181,10 +181,25 @@ def _read(
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         with connection.transaction():
             prepare(connection, options)
-            order = BY_TRANSACTION if options.table.is_frozen else BY_MESSAGE
-            yield from rows_of(connection, options, HISTORY, _rows(rest), order)
+            yield from rows_of(connection, options, *source(options, rest))
             # Retention records the end of a removal before it removes rows.
             _checked(connection, start, options, read_up_to=part)
+
+
+def source(options: StreamOptions, part: Range) -> tuple[str, Composable, Order]:
+    """Return the relation of a range, its rows as a sub-select, and their order."""
+    return HISTORY, _rows(part), BY_TRANSACTION if options.table.is_frozen else BY_MESSAGE
+
+
+def confirm(options: StreamOptions, start: Offset, part: Range) -> None:
+    """Check, after a read of a range by another reader than `read`, that no row was missing.
+
+    Raises:
+        DataLoss: retention has removed rows of the range.
+        OtherCluster: the cluster was restored to a time before this range was made.
+    """
+    with connect(options.url, name="stream") as connection:
+        _checked(connection, start, options, read_up_to=part)
 
 
 def _rows(part: Range) -> Composable:

@@ -8,39 +8,25 @@ snapshots take none away.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg.conninfo import make_conninfo
 
-from pgqueue.arrow.urls import connect, resolve
-from pgqueue.lake.errors import CatalogUnreachable, MissingPackage
+from pgqueue.arrow.urls import connect
+from pgqueue.lake.errors import CatalogUnreachable
+from pgqueue.lake.extensions import EXTRA, POSTGRES, attach, duckdb_with, quoted, type_of
 from pgqueue.lake.formats import LakePlace, needed
 from pgqueue.values.names import SCHEME
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-EXTRA = "ducklake"
 SCHEMA = "pgqueue_lake"
 """The schema of the catalog's tables in PostgreSQL."""
 POSITIONS = "positions"
-TYPES = {
-    "int64": "BIGINT",
-    "int32": "INTEGER",
-    "string": "VARCHAR",
-    "bool": "BOOLEAN",
-    "timestamp[us, tz=UTC]": "TIMESTAMPTZ",
-    "binary": "BLOB",
-    "date32[day]": "DATE",
-}
-"""The types of DuckDB by those of Arrow."""
 
 
 def open_lake(place: LakePlace) -> DuckLake:
@@ -58,10 +44,10 @@ class DuckLake:
 
     def __init__(self, place: LakePlace) -> None:
         self._place = place
-        self._db = needed("duckdb", EXTRA).connect(config={"autoinstall_known_extensions": "false"})
-        load(self._db, "ducklake", "postgres_scanner")
+        extensions = ["ducklake", POSTGRES]
         if SCHEME.match(place.to):
-            load(self._db, "httpfs")
+            extensions.append("httpfs")
+        self._db = duckdb_with(*extensions)
         self._attach(place)
 
     def _attach(self, place: LakePlace) -> None:
@@ -71,16 +57,16 @@ class DuckLake:
             connect(reference, name="catalog").close()
         except psycopg.OperationalError as error:
             raise CatalogUnreachable(f"The catalog is unreachable: {error}") from None
-        catalog = make_conninfo(resolve(reference))
         try:
-            self._db.execute(
-                f"ATTACH {quoted('ducklake:postgres:' + catalog)} AS lake "
-                f"(DATA_PATH {quoted(place.to + '/')}, METADATA_SCHEMA {quoted(SCHEMA)})"
+            attach(
+                self._db,
+                reference,
+                "ATTACH 'ducklake:postgres:{}' AS lake "
+                f"(DATA_PATH {quoted(place.to + '/')}, METADATA_SCHEMA {quoted(SCHEMA)})",
             )
             self._db.execute("USE lake")
         except needed("duckdb", EXTRA).Error as error:
-            reason = str(error).replace(catalog, "…")
-            raise CatalogUnreachable(f"The catalog of {place.to} does not open: {reason}") from None
+            raise CatalogUnreachable(f"The catalog of {place.to} does not open: {error}") from None
         with self._transaction():
             self._db.execute(
                 f"CREATE TABLE IF NOT EXISTS {POSITIONS} "
@@ -90,7 +76,7 @@ class DuckLake:
     def create(self, table: str, schema: pa.Schema) -> None:
         """Create a table, or add the columns to it that it lacks."""
         known = self._columns(table)
-        types = {each.name: TYPES[str(each.type)] for each in schema}
+        types = {each.name: type_of(each) for each in schema}
         with self._transaction():
             if not known:
                 columns = ", ".join(f'"{name}" {type}' for name, type in types.items())
@@ -175,33 +161,3 @@ class DuckLake:
             with suppress(needed("duckdb", EXTRA).Error):
                 self._db.execute("ROLLBACK")
             raise
-
-
-def load(db: Any, *names: str) -> None:
-    """Load extensions of DuckDB from their wheels; nothing is downloaded.
-
-    Raises:
-        MissingPackage: the wheel of an extension is not installed, or is of another DuckDB.
-    """
-    [(version,)] = db.execute("SELECT library_version FROM pragma_version()").fetchall()
-    for name in names:
-        db.execute(f"LOAD {quoted(str(_file(name, version)))}")
-
-
-def _file(name: str, version: str) -> Path:
-    package = f"duckdb_extension_{name}"
-    found = find_spec(package)
-    folders = list(found.submodule_search_locations or []) if found else []
-    files = [file for each in folders for file in Path(each).rglob(f"{name}.duckdb_extension*")]
-    for file in files:
-        if re.search(rf"{re.escape(version)}(?![\d.])", str(file.parent)):
-            return file
-    raise MissingPackage(
-        f"DuckDB {version} needs the package {package.replace('_', '-')} of the same version: "
-        f"pip install 'pgqueue[{EXTRA}]'."
-    )
-
-
-def quoted(text: str) -> str:
-    """Return a text as a literal of DuckDB's SQL."""
-    return "'" + text.replace("'", "''") + "'"

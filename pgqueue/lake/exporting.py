@@ -13,11 +13,12 @@ that no table names. Dead letters and flows change in place. Each export replace
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 import pyarrow as pa
@@ -31,9 +32,12 @@ from pgqueue.arrow.reading import batches
 from pgqueue.arrow.tables import TABLES
 from pgqueue.arrow.targets import HELD, UNKNOWN, Progress
 from pgqueue.lake.formats import DAY, Lake, LakePlace, opened
+from pgqueue.lake.scanning import Scanner
 from pgqueue.redaction import Redaction
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.names import as_folder
+
+T = TypeVar("T")
 
 logger = logger_of(__name__)
 
@@ -109,8 +113,12 @@ def export(
     place = LakePlace(
         to, catalog or (url if tables_format == "ducklake" else None), by_channel, storage
     )
-    with targets.alone(url, to) as connection, closing(opened(tables_format, place)) as lake:
-        exporting = _Exporting(connection, lake, url, to, batch, redact)
+    with (
+        targets.alone(url, to) as connection,
+        closing(opened(tables_format, place)) as lake,
+        closing(Scanner(url)) as scanner,
+    ):
+        exporting = _Exporting(connection, lake, scanner, url, to, batch, redact)
         rows = exporting.follow({"history": progress, EVENTS: event_progress})
         rows |= exporting.replace()
         if compact:
@@ -134,16 +142,15 @@ class _Followed:
     offset: Any
     done: int = field(default=0)
 
-    def next(self, batch: int) -> Any | None:
+    def next(self, after: Any, batch: int) -> Any | None:
         """Return the offset where the next batch ends; None: no row is new."""
-        end = self.follow.next_after(self.offset, self.options, limit=batch, until=self.until)
-        return None if end == self.offset else end
+        end = self.follow.next_after(after, self.options, limit=batch, until=self.until)
+        return None if end == after else end
 
-    def read(self, end: Any) -> pa.Table:
-        """Return the rows up to an offset."""
-        [part] = self.follow.divide(self.options, self.offset, end)
-        found = self.follow.read(self.options, self.offset, part)
-        return _with_day(self.name, pa.Table.from_batches(found, _read_schema(self.name)))
+    def read(self, scanner: Scanner, after: Any, end: Any) -> pa.Table:
+        """Return the rows between two offsets."""
+        [part] = self.follow.divide(self.options, after, end)
+        return _with_day(self.name, scanner.read(self.follow, self.options, after, part))
 
 
 class _Exporting:
@@ -153,6 +160,7 @@ class _Exporting:
         self,
         connection: psycopg.Connection[Any],
         lake: Lake,
+        scanner: Scanner,
         url: str,
         to: str,
         batch: int,
@@ -160,6 +168,7 @@ class _Exporting:
     ) -> None:
         self._connection = connection
         self._lake = lake
+        self._scanner = scanner
         self._url = url
         self._to = to
         self._batch = batch
@@ -172,14 +181,32 @@ class _Exporting:
         """Append all rows that are new now; return their number by table."""
         followed = [*self._of_history(), self._of_events()]
         waiting = self._waiting(followed)
+        for each, end, rows in _one_ahead(self._batches_of(followed)):
+            targets.confirm(self._connection)
+            self._lake.append(each.name, rows, end.as_json())
+            each.offset = end
+            each.done += rows.num_rows
+            self._note(followed)
+            if show := shows.get(each.name):
+                show(Progress(each.done, max(waiting[each.name], each.done)))
+        self._note(followed)
+        return {each.name: each.done for each in followed}
+
+    def _batches_of(self, followed: list[_Followed]) -> Iterator[tuple[_Followed, Any, pa.Table]]:
+        """Yield the batches of tables in turn: the table, the offset of the end, and the rows."""
+        places = {each.name: each.offset for each in followed}
         going_on = followed
         while going_on:
-            going_on = [each for each in going_on if self._advance(each)]
-            self._note(followed)
-            for each in followed:
-                if show := shows.get(each.name):
-                    show(Progress(each.done, max(waiting[each.name], each.done)))
-        return {each.name: each.done for each in followed}
+            tables, going_on = going_on, []
+            for each in tables:
+                with self._naming(each.name):
+                    end = each.next(places[each.name], self._batch)
+                    if end is None:
+                        continue
+                    rows = each.read(self._scanner, places[each.name], end)
+                yield each, end, rows
+                places[each.name] = end
+                going_on.append(each)
 
     def replace(self) -> dict[str, int]:
         """Replace the rows that change in place; return their number by table."""
@@ -196,19 +223,6 @@ class _Exporting:
             done[name] = rows.num_rows
         targets.note_time(self._connection, self._target)
         return done
-
-    def _advance(self, each: _Followed) -> bool:
-        """Append the next batch of a table; return whether there was one."""
-        with self._naming(each.name):
-            end = each.next(self._batch)
-            if end is None:
-                return False
-            rows = each.read(end)
-        targets.confirm(self._connection)
-        self._lake.append(each.name, rows, end.as_json())
-        each.offset = end
-        each.done += rows.num_rows
-        return True
 
     def _of_history(self) -> Iterator[_Followed]:
         until = streaming.newest(self._options("history"))
@@ -268,6 +282,15 @@ class _Exporting:
                 f"The table {table} of {self._to} does not follow this database: {error} "
                 "An export has no checkpoint beside its tables: export to another folder."
             ) from error
+
+
+def _one_ahead(items: Iterator[T]) -> Iterator[T]:
+    """Yield items; a thread reads the next item while the caller writes the last one."""
+    with ThreadPoolExecutor(1, thread_name_prefix="pgqueue-lake") as reader:
+        coming = reader.submit(next, items, None)
+        while (item := coming.result()) is not None:
+            coming = reader.submit(next, items, None)
+            yield item
 
 
 def _place_of(offset: Any) -> Any:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from pgqueue.lake import LakeExport, export
+from pgqueue.lake.extensions import duckdb_with
 from tests.spark.conftest import wait_for_horizon
 
 
@@ -54,17 +55,6 @@ class OurLake(ABC):
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Return the rows of a table, as the first engine reads them."""
         return next(iter(self.read(table).values())).to_pylist()
-
-
-def duckdb_with(*extensions: str) -> Any:
-    """Return a new connection of DuckDB with extensions."""
-    import duckdb
-
-    from pgqueue.lake.ducklake import load
-
-    db = duckdb.connect(config={"autoinstall_known_extensions": "false"})
-    load(db, *extensions)
-    return db
 
 
 class InDuckLake(OurLake):

@@ -8,11 +8,10 @@ The table's description has the identity of the database.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from pgqueue.lake.formats import LakePlace, needed
+from pgqueue.lake.formats import LakePlace, Position, check_after, conflicts, needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,9 +52,11 @@ class DeltaLake:
             storage_options=self._storage,
         )
 
-    def position(self, table: str) -> Mapping[str, Any] | None:
+    def position(self, table: str) -> Position | None:
         """Return the position of a table's last row, as it was appended; None: it has none."""
-        opened = self._open(table)
+        return self._position_of(self._open(table))
+
+    def _position_of(self, opened: Any) -> Position | None:
         database = _database_of(opened)
         if database is None:
             return None
@@ -63,33 +64,39 @@ class DeltaLake:
         known = {part: number for part, number in found.items() if number is not None}
         return {"database": database, "marker": None, **known} if known else None
 
-    def append(self, table: str, rows: pa.Table, position: Mapping[str, Any]) -> None:
-        """Append rows, and set the position, in one commit. There may be no rows."""
+    def append(
+        self, table: str, rows: pa.Table, position: Position, *, after: Position | None
+    ) -> None:
+        """Append rows, and set the position, in one commit: see `formats.Lake`."""
         opened = self._open(table)
         if _database_of(opened) is None:
             # A table with rows has a description, also if the export is killed here.
             opened.alter.set_table_description(json.dumps({"database": position["database"]}))
-        self._write(
-            table,
-            rows,
-            mode="append",
-            commit_properties=self._delta.CommitProperties(
-                custom_metadata={"pgqueue": dict(position)},
-                app_transactions=[
-                    self._delta.Transaction(_app(part), position[part])
-                    for part in PARTS
-                    if position.get(part) is not None
-                ],
-            ),
-        )
+        check_after(table, self._position_of(opened), after)
+        # delta-rs refuses a commit if another one has set a transaction identifier meanwhile.
+        conflict = needed("deltalake.exceptions", EXTRA).CommitFailedError
+        with conflicts(table, conflict):
+            self._write(
+                opened,
+                rows,
+                mode="append",
+                commit_properties=self._delta.CommitProperties(
+                    custom_metadata={"pgqueue": dict(position)},
+                    app_transactions=[
+                        self._delta.Transaction(_app(part), position[part])
+                        for part in PARTS
+                        if position.get(part) is not None
+                    ],
+                ),
+            )
 
     def replace(self, table: str, rows: pa.Table) -> None:
         """Replace all rows of a table in one commit."""
-        self._write(table, rows, mode="overwrite")
+        self._write(self._open(table), rows, mode="overwrite")
 
-    def _write(self, table: str, rows: pa.Table, **given: Any) -> None:
+    def _write(self, opened: Any, rows: pa.Table, **given: Any) -> None:
         self._delta.write_deltalake(
-            self._open(table), rows, schema_mode="merge", storage_options=self._storage, **given
+            opened, rows, schema_mode="merge", storage_options=self._storage, **given
         )
 
     def compact(self) -> None:

@@ -8,17 +8,17 @@ snapshots take none away.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from pgqueue.arrow.urls import connect
 from pgqueue.lake.errors import CatalogUnreachable
 from pgqueue.lake.extensions import EXTRA, POSTGRES, attach, duckdb_with, quoted, type_of
-from pgqueue.lake.formats import LakePlace, needed
+from pgqueue.lake.formats import LakePlace, Position, check_after, conflicts, needed
 from pgqueue.values.names import SCHEME
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class DuckLake:
         ).fetchall()
         return [name for (name,) in found]
 
-    def position(self, table: str) -> Mapping[str, Any] | None:
+    def position(self, table: str) -> Position | None:
         """Return the position of a table's last row, as it was appended; None: it has none."""
         row = self._db.execute(
             f"SELECT position FROM {POSITIONS} WHERE table_name = ? LIMIT 1",  # noqa: S608
@@ -109,9 +109,13 @@ class DuckLake:
         ).fetchone()
         return json.loads(row[0]) if row else None
 
-    def append(self, table: str, rows: pa.Table, position: Mapping[str, Any]) -> None:
-        """Append rows, and set the position, in one commit. There may be no rows."""
-        with self._transaction():
+    def append(
+        self, table: str, rows: pa.Table, position: Position, *, after: Position | None
+    ) -> None:
+        """Append rows, and set the position, in one commit: see `formats.Lake`."""
+        conflict = needed("duckdb", EXTRA).TransactionException
+        with conflicts(table, conflict), self._transaction():
+            check_after(table, self.position(table), after)
             if rows.num_rows:
                 self._insert(table, rows)
             self._db.execute(f"DELETE FROM {POSITIONS} WHERE table_name = ?", [table])  # noqa: S608

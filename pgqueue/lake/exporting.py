@@ -31,7 +31,7 @@ from pgqueue.arrow.planning import plan
 from pgqueue.arrow.reading import batches
 from pgqueue.arrow.tables import TABLES
 from pgqueue.arrow.targets import HELD, UNKNOWN, Progress
-from pgqueue.lake.formats import DAY, Lake, LakePlace, opened
+from pgqueue.lake.formats import DAY, Lake, LakePlace, Position, opened
 from pgqueue.lake.scanning import Scanner
 from pgqueue.redaction import Redaction
 from pgqueue.values.escaping import logger_of
@@ -133,13 +133,14 @@ def export(
 
 @dataclass
 class _Followed:
-    """A table that gets the rows which are new, and the offset of its last row."""
+    """A table that gets new rows, the offset of its last row, and the position that it has."""
 
     name: str
     follow: ModuleType
     options: StreamOptions
     until: Any
     offset: Any
+    position: Position | None
     done: int = field(default=0)
 
     def next(self, after: Any, batch: int) -> Any | None:
@@ -183,8 +184,9 @@ class _Exporting:
         waiting = self._waiting(followed)
         for each, end, rows in _one_ahead(self._batches_of(followed)):
             targets.confirm(self._connection)
-            self._lake.append(each.name, rows, end.as_json())
-            each.offset = end
+            position = end.as_json()
+            self._lake.append(each.name, rows, position, after=each.position)
+            each.offset, each.position = end, position
             each.done += rows.num_rows
             self._note(followed)
             if show := shows.get(each.name):
@@ -239,7 +241,7 @@ class _Exporting:
         with self._naming(name):
             offset = follow.Offset.from_json(position) if position else follow.first(options)
             follow.check(self._url, offset)
-        return _Followed(name, follow, options, until, offset)
+        return _Followed(name, follow, options, until, offset, position)
 
     def _options(self, name: str) -> StreamOptions:
         return StreamOptions(

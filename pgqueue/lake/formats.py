@@ -6,11 +6,13 @@ or neither.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from pgqueue.arrow.errors import ExportConflict
 from pgqueue.lake.errors import MissingPackage, UnknownFormat
 from pgqueue.values.error_words import hint, shown
 
@@ -21,6 +23,10 @@ DAY = "day"
 """The column with the UTC day of a row, by which all tables are partitioned."""
 PART_OF = {"history": "channel", "deadletters": "channel", "events": "topic"}
 """The columns by which tables are partitioned, too, if an export asks for it."""
+
+
+Position: TypeAlias = Mapping[str, Any]
+"""The offset of a table's last row, as a stream stores it in a checkpoint."""
 
 
 class LakePlace(NamedTuple):
@@ -50,11 +56,20 @@ class Lake(Protocol):
     def create(self, table: str, schema: pa.Schema) -> None:
         """Create a table, or add the columns to it that it lacks."""
 
-    def position(self, table: str) -> Mapping[str, Any] | None:
+    def position(self, table: str) -> Position | None:
         """Return the position of a table's last row, as it was appended; None: it has none."""
 
-    def append(self, table: str, rows: pa.Table, position: Mapping[str, Any]) -> None:
-        """Append rows, and set the position, in one commit. There may be no rows."""
+    def append(
+        self, table: str, rows: pa.Table, position: Position, *, after: Position | None
+    ) -> None:
+        """Append rows, and set the position, in one commit. There may be no rows.
+
+        Args:
+            after: the position that the table must have before; None: it must have none.
+
+        Raises:
+            ExportConflict: another export has appended rows meanwhile.
+        """
 
     def replace(self, table: str, rows: pa.Table) -> None:
         """Replace all rows of a table in one commit."""
@@ -90,6 +105,30 @@ def opened(tables_format: str, place: LakePlace) -> Lake:
     module = import_module(f"pgqueue.lake.{tables_format}")
     open_lake: Callable[[LakePlace], Lake] = module.open_lake
     return open_lake(place)
+
+
+def check_after(table: str, found: Position | None, after: Position | None) -> None:
+    """Check that a table has the position after which the next rows are appended.
+
+    Raises:
+        ExportConflict: it has another position.
+    """
+    if found != after:
+        raise ExportConflict(
+            f"Another export has appended rows to the table {table} meanwhile: {found} is not "
+            f"{after}. This export has lost the lock of its target. Run it again."
+        )
+
+
+@contextmanager
+def conflicts(table: str, *errors: type[Exception]) -> Iterator[None]:
+    """Raise an error of a writer that another commit came first as an ExportConflict."""
+    try:
+        yield
+    except errors as error:
+        raise ExportConflict(
+            f"Another export has changed the table {table} meanwhile: {error}. Run it again."
+        ) from error
 
 
 def needed(name: str, extra: str) -> Any:

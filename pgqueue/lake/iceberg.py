@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.arrow.urls import resolve
 from pgqueue.lake.errors import CatalogUnreachable
-from pgqueue.lake.formats import DAY, LakePlace, needed
+from pgqueue.lake.formats import DAY, LakePlace, Position, check_after, conflicts, needed
 from pgqueue.values.names import SCHEME
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 EXTRA = "iceberg"
 NAMESPACE = "pgqueue"
 POSITION = "pgqueue.position"
+RETRIES = "commit.retry.num-retries"
 
 
 def open_lake(place: LakePlace) -> IcebergLake:
@@ -75,15 +75,26 @@ class IcebergLake:
                 for column in self._place.partitions(table):
                     spec.add_identity(column)
 
-    def position(self, table: str) -> Mapping[str, Any] | None:
+    def position(self, table: str) -> Position | None:
         """Return the position of a table's last row, as it was appended; None: it has none."""
-        found = self._open(table).properties.get(POSITION)
+        return self._position_of(self._open(table))
+
+    def _position_of(self, opened: Any) -> Position | None:
+        found = opened.properties.get(POSITION)
         return json.loads(found) if found else None
 
-    def append(self, table: str, rows: pa.Table, position: Mapping[str, Any]) -> None:
-        """Append rows, and set the position, in one commit. There may be no rows."""
+    def append(
+        self, table: str, rows: pa.Table, position: Position, *, after: Position | None
+    ) -> None:
+        """Append rows, and set the position, in one commit: see `formats.Lake`."""
+        opened = self._open(table)
+        check_after(table, self._position_of(opened), after)
+        # PyIceberg would append the rows again after another commit. This changes no property of
+        # the stored table.
+        opened.metadata.properties[RETRIES] = "0"
         given = {POSITION: json.dumps(position)}
-        with self._open(table).transaction() as change:
+        conflict = needed("pyiceberg.exceptions", EXTRA).CommitFailedException
+        with conflicts(table, conflict), opened.transaction() as change:
             if rows.num_rows:
                 change.append(rows, snapshot_properties=given)
             change.set_properties(given)

@@ -28,7 +28,7 @@ class OurLake(ABC):
         self.folder = folder
 
     def export(self, **given: Any) -> LakeExport:
-        """Export all that is committed."""
+        """Export all committed rows."""
         wait_for_horizon(self.url)
         return export(url=self.url, to=str(self.folder), tables_format=self.name, **given)
 

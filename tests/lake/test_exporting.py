@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +38,17 @@ def all_ids(connection: Connection) -> list[int]:
 def place_of(lake: OurLake) -> LakePlace:
     catalogs = {"ducklake": lake.url}
     return LakePlace(str(lake.folder), catalogs.get(lake.name))
+
+
+@pytest.fixture
+def two(lake: OurLake) -> Iterator[tuple[Lake, Lake]]:
+    """Two writers of one lake, which has tables."""
+    lake.export()
+    with (
+        closing(opened(lake.name, place_of(lake))) as one,
+        closing(opened(lake.name, place_of(lake))) as other,
+    ):
+        yield one, other
 
 
 class TestAnExport:
@@ -140,10 +154,10 @@ class TestAnExport:
         module = type(opened(lake.name, place_of(lake)))
         append = module.append
 
-        def fail(self: Lake, table: str, rows: pa.Table, position: Any) -> None:
+        def fail(self: Lake, table: str, *given: Any, **named: Any) -> None:
             if table == "steps":
                 raise OSError("No space left on device")
-            append(self, table, rows, position)
+            append(self, table, *given, **named)
 
         with monkeypatch.context() as patched:
             patched.setattr(module, "append", fail)
@@ -198,6 +212,49 @@ class TestARefusal:
 
             with pytest.raises(ExportConflict, match=f"writes to {lake.folder} now"):
                 lake.export()
+
+    @pytest.mark.parametrize("moment", ["before", "within"])
+    def test_of_an_append_after_another_export_has_appended(
+        self,
+        lake: OurLake,
+        connection: Connection,
+        two: tuple[Lake, Lake],
+        moment: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Both have read the same position, since one of them has lost its lock."""
+        ended(connection, 2)
+        lake.export()
+        rows = lake.read("history")
+        same = next(iter(rows.values()))
+        one, other = two
+        after = one.position("history")
+        assert after
+        append = partial(
+            other.append, "history", same, {**after, "id": after["id"] + 1}, after=after
+        )
+        if moment == "before":
+            append()
+        else:
+            name = "position" if lake.name == "ducklake" else "_position_of"
+            found = getattr(one, name)
+
+            def appending(*given: Any) -> Any:
+                position = found(*given)
+                append()
+                return position
+
+            monkeypatch.setattr(one, name, appending)
+
+        with pytest.raises(
+            ExportConflict, match="Another export has .* the table history meanwhile"
+        ):
+            one.append("history", same, {**after, "id": after["id"] + 2}, after=after)
+
+        assert len(lake.values("history", "id")) == 4
+        assert other.position("history") == {**after, "id": after["id"] + 1}
+        one.close()
+        other.close()
 
     def test_of_an_unknown_format_names_the_known(self, url: str, tmp_path: Path) -> None:
         with pytest.raises(UnknownFormat, match="no format 'delto'. Did you mean 'delta'"):

@@ -6,11 +6,19 @@ import pkgutil
 import subprocess
 import sys
 
+import pgqueue.arrow
+import pgqueue.lake
 import pgqueue.spark
 from tests.factories import Connection, ended
 
+WITHOUT_SPARK = [
+    each.name
+    for room in (pgqueue.arrow, pgqueue.lake)
+    for each in pkgutil.walk_packages(room.__path__, f"{room.__name__}.")
+]
 MODULES = [
     "pyspark_pgqueue",
+    *WITHOUT_SPARK,
     *(each.name for each in pkgutil.walk_packages(pgqueue.spark.__path__, "pgqueue.spark.")),
     # What operators do to messages, which Spark does too.
     *(f"pgqueue.engine.{verb}" for verb in ("dead", "cancel", "promote")),
@@ -39,6 +47,12 @@ def without(absent: list[str], script: str, **environment: str) -> subprocess.Co
 
 def test_no_module_needs_django() -> None:
     done = without(["django"], "\n".join(f"import {name}" for name in MODULES))
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_tables_are_read_and_exported_to_a_lake_without_spark() -> None:
+    done = without(["pyspark"], "\n".join(f"import {name}" for name in WITHOUT_SPARK))
 
     assert done.returncode == 0, done.stderr
 

@@ -70,11 +70,14 @@ def confirm(connection: psycopg.Connection[Any]) -> None:
     connection.execute(SQL["still"])
 
 
-def claim(connection: psycopg.Connection[Any], to: str) -> Mapping[str, str]:
-    """Return the parameters of a target; forget the export of another database to it."""
-    target = {"target": to, "database": identity.of(connection)}
+def target_of(connection: psycopg.Connection[Any], to: str) -> Mapping[str, str]:
+    """Return the parameters of a target: its name, and the identity of this database."""
+    return {"target": to, "database": identity.of(connection)}
+
+
+def disown(connection: psycopg.Connection[Any], target: Mapping[str, str]) -> None:
+    """Forget an export of another database to a target, such as of the original of this copy."""
     connection.execute(SQL["disown"], target)
-    return target
 
 
 def record(connection: psycopg.Connection[Any], target: Mapping[str, str]) -> Record:

@@ -174,13 +174,13 @@ class _Exporting:
         self._to = to
         self._batch = batch
         self._redact = "" if redact is None else redact.to_json()
-        self._target = targets.claim(connection, to)
-        self._record = targets.record(connection, self._target)
-        self._batches = {"history": self._record.batch, EVENTS: self._record.event_batch}
+        self._target = targets.target_of(connection, to)
 
     def follow(self, shows: Mapping[str, Callable[[Progress], None]]) -> dict[str, int]:
         """Append all rows that are new now; return their number by table."""
         followed = [*self._of_history(), self._of_events()]
+        # All tables are of this database.
+        targets.disown(self._connection, self._target)
         waiting = self._waiting(followed)
         for each, end, rows in _one_ahead(self._batches_of(followed)):
             targets.confirm(self._connection)
@@ -256,15 +256,14 @@ class _Exporting:
         """Note how far all tables are, so that retention removes no row that one of them lacks."""
         last = min((each.offset for each in followed if each.name != EVENTS), key=_place_of)
         [events] = (each.offset for each in followed if each.name == EVENTS)
-        if last.last > self._record.history:
-            self._note_of("history", last)
-        if events.last > self._record.event_position:
-            self._note_of(EVENTS, events)
-        self._record = targets.record(self._connection, self._target)
+        known = targets.record(self._connection, self._target)
+        if last.last > known.history:
+            self._note_of("history", known.batch, last)
+        if events.last > known.event_position:
+            self._note_of(EVENTS, known.event_batch, events)
 
-    def _note_of(self, log: str, last: Any) -> None:
-        self._batches[log] += 1
-        targets.note(self._connection, self._target, log, self._batches[log], last.as_json())
+    def _note_of(self, log: str, batch: int, last: Any) -> None:
+        targets.note(self._connection, self._target, log, batch + 1, last.as_json())
 
     def _waiting(self, followed: list[_Followed]) -> Mapping[str, int]:
         offsets = {each.name: each.offset for each in followed}

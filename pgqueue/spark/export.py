@@ -109,11 +109,12 @@ def export(
     written = {}
     unreadable = 0
     with alone(url, to) as connection:
-        target = targets.claim(connection, to)
+        target = targets.target_of(connection, to)
         files = _files(spark, to)
         if files:
             for each in shows:
                 _check_database(files, url, each)
+        targets.disown(connection, target)
         for each, show in shows.items():
             if files:
                 recover(files, each)

@@ -191,6 +191,8 @@ class TestARefusal:
         with pytest.raises(OtherCluster, match=f"The table history of {lake.folder} .*another"):
             lake.export()
 
+        assert Export.objects.get().message_id == max(all_ids(connection))
+
     def test_of_a_table_whose_next_rows_retention_has_removed(
         self, lake: OurLake, connection: Connection
     ) -> None:

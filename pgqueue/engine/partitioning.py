@@ -150,6 +150,9 @@ def drop(connection: Connection, log: Log) -> list[PartitionToDrop] | None:
     partition fails, for example since a view depends on it, the log names it. The others are
     dropped all the same.
 
+    Where an operator's detach was cancelled halfway, PostgreSQL refuses to detach concurrently.
+    Then each partition is detached at once, for which writers wait a moment.
+
     Args:
         connection: in autocommit, and used for nothing else: its time-outs are changed.
 
@@ -159,7 +162,9 @@ def drop(connection: Connection, log: Log) -> list[PartitionToDrop] | None:
     Raises:
         psycopg.errors.LockNotAvailable: another session reads the log for too long.
     """
-    return (_drop_at_once if is_pooled(connection) else _drop_concurrently)(connection, log)
+    if is_pooled(connection) or _one(connection, SQL["is_another_pending"], log):
+        return _drop_at_once(connection, log)
+    return _drop_concurrently(connection, log)
 
 
 def _each(
@@ -269,9 +274,9 @@ def _unmark(connection: Connection, past: PartitionToDrop) -> None:
 
 
 def _drop_at_once(connection: Connection, log: Log) -> list[PartitionToDrop] | None:
-    """Drop partitions behind a transaction pooler, where each statement may have another session.
+    """Drop partitions, each in one transaction: writers of the log wait until it ends or gives up.
 
-    Each drop is one transaction: writers of the log wait until it ends or gives up.
+    Behind a transaction pooler each statement may have another session.
     """
     with connection.transaction():
         if not _be_alone(connection, log):
@@ -330,7 +335,7 @@ def _may_go(connection: Connection, log: Log, past: PartitionToDrop) -> bool:
 
 
 def _one(connection: Connection, statement: str, log: Log) -> Any:
-    row = connection.execute(statement, {"table": log.table}).fetchone()
+    row = connection.execute(statement, {"table": log.table, "mark": MARK}).fetchone()
     return row and row[0]
 
 

@@ -13,6 +13,14 @@ SELECT pg_advisory_unlock(%(table)s::regclass::oid::bigint)
 -- name: try_for_transaction
 SELECT pg_try_advisory_xact_lock(%(table)s::regclass::oid::bigint)
 
+-- name: is_another_pending
+-- Whether an operator's detach of a partition has begun and not ended, for example since it was cancelled. Until somebody
+-- finalizes it, PostgreSQL detaches no other partition concurrently.
+SELECT EXISTS (
+    SELECT FROM pg_inherits
+    WHERE inhparent = %(table)s::regclass AND inhdetachpending
+      AND obj_description(inhrelid, 'pg_class') IS DISTINCT FROM %(mark)s)
+
 -- name: rights
 -- The statements that grant the other roles' rights on the table on its partition, too.
 SELECT 'GRANT ' || string_agg(a.privilege_type, ', ') || ' ON ' || %(table)s::text || ' TO '

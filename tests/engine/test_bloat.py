@@ -32,8 +32,10 @@ SETTINGS = {
         "autovacuum_analyze_scale_factor=0",
         "autovacuum_analyze_threshold=50000",
         "autovacuum_vacuum_cost_delay=0",
+        "vacuum_truncate=off",
     ],
     "long payloads": [
+        "vacuum_truncate=off",
         "autovacuum_vacuum_scale_factor=0",
         "autovacuum_vacuum_threshold=1000",
         "autovacuum_vacuum_insert_scale_factor=0",
@@ -112,6 +114,7 @@ SETTINGS = {
     ],
     "waiter": ["autovacuum_vacuum_threshold=1000", "autovacuum_vacuum_scale_factor=0"],
     "event_inbox": [
+        "vacuum_truncate=off",
         "autovacuum_vacuum_scale_factor=0",
         "autovacuum_vacuum_threshold=10000",
         "autovacuum_vacuum_insert_threshold=-1",

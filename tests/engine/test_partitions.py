@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 from psycopg import Error
-from psycopg.errors import LockNotAvailable, ObjectNotInPrerequisiteState
+from psycopg.errors import LockNotAvailable, ObjectNotInPrerequisiteState, QueryCanceled
 from psycopg.types.json import Jsonb
 
 from pgqueue.engine import lookup, partitioning, partitions, settle
@@ -409,6 +409,27 @@ class TestDropping:
         assert (while_he_waits, meanwhile) == ([], [])
         assert partitions.drop(connection, MONTH) == []
         assert leftovers(connection) == [archived]
+
+    def test_goes_on_beside_another_day_that_was_left_halfway_detached(
+        self, connection: Connection, other: Connection, third: Connection
+    ) -> None:
+        archived = past(connection, 2)
+        past(connection, 90)
+        with third.transaction():
+            third.execute("SELECT count(*) FROM pgqueue_history")
+            other.execute("SET statement_timeout = '100ms'")
+            with pytest.raises(QueryCanceled):
+                other.execute(
+                    f"ALTER TABLE pgqueue_history DETACH PARTITION {archived} CONCURRENTLY"
+                )
+
+        dropped = partitions.drop(connection, MONTH)
+        again = partitions.drop(connection, MONTH)
+
+        assert (dropped, again) == ([today() - 90 * DAY], [])
+        assert marked(connection) == []
+        connection.execute(f"ALTER TABLE pgqueue_history DETACH PARTITION {archived} FINALIZE")
+        assert one(connection, f"SELECT count(*) FROM {archived}") == (1,)  # noqa: S608
 
     @pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
     def test_means_days_of_utc_in_any_session(self, connection: Connection, zone: str) -> None:

@@ -244,7 +244,7 @@ STATISTICS = ("SELECT 'none yet'", "ANALYZE pgqueue_message")
 
 
 def is_vacuumed(connection: Connection) -> bool:
-    connection.execute("VACUUM ANALYZE pgqueue_message")
+    connection.execute("VACUUM (ANALYZE, TRUNCATE) pgqueue_message")
     return bool(one(connection, "SELECT pg_relation_size('pgqueue_message')") == (0,))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.chaos.harness.proxy import Terminate
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import Stage
 from tests.chaos.harness.statements import names_of
+from tests.engine.flow_graphs import Graph
 from tests.eventually import eventually
 
 WAITING = "SELECT count(*) > 100 FROM pgqueue_blocked"
@@ -40,6 +43,62 @@ def test_flows_go_on_exactly_where_workers_and_the_server_are_killed(
     stage.end()
     count, ended = stage.ask(ENDED)
     assert count == ended > 0
+
+
+RUNNING = "SELECT count(*) = %s FROM pgqueue_message WHERE state = 'running'"
+RESCUED = "SELECT count(*) > 0 FROM pgqueue_message WHERE lost >= %s"
+EARLY = """
+SELECT count(*) FROM pgqueue_history child
+JOIN pgqueue_dependency d ON d.child_id = child.id
+JOIN pgqueue_history parent ON parent.id = d.parent_id
+WHERE child.started_at < parent.finished_at
+"""
+
+
+@pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.chaos)])
+def test_a_server_that_restarts_amid_the_rescue_of_many_flows_leaves_none_behind(
+    stage: Stage, rounds: int
+) -> None:
+    """DBOS: a crash 0.2 s into the recovery of workflows left some pending for ever."""
+    store_flows(stage, 250)
+    for number in range(1, rounds + 1):
+        victim = stage.worker("--async", "250", "--threads", "1")
+        eventually(lambda: stage.ask(RUNNING, 250) == (True,), within=30, what="all run")
+        stage.kill(victim)
+        rescuer = stage.worker("--async", "1", "--threads", "1")
+        eventually(
+            lambda lost=number: stage.ask(RESCUED, lost) == (True,), within=30, what="a rescue"
+        )
+        nap(0.2)
+        stage.server.stop("immediate")
+        stage.server.start()
+        stage.kill(rescuer)
+
+    with stage.fault():
+        stage.worker("--async", "250", "--threads", "1")
+    stage.end(within=90)
+    assert stage.ask(ENDED) == (250, 250)
+    assert stage.ask(EARLY) == (0,)
+
+
+def store_flows(stage: Stage, count: int) -> None:
+    """Store flows of two members: one waits for some seconds, and then the other one runs."""
+    parents, children = stage.numbers("waiting", count), stage.numbers("plain", count)
+    with closing(stage.server.connect()) as connection:
+        for parent, child in zip(parents, children, strict=True):
+            Graph(
+                connection,
+                {"p": "", "c": "p"},
+                each={
+                    "p": {"task": "tests.chaos.tasks.waiting", "payloads": [payload(parent, 8)]},
+                    "c": {"task": "tests.chaos.tasks.plain", "payloads": [payload(child, 0)]},
+                },
+                max_attempts=1000,
+            )
+
+
+def payload(number: int, seconds: float) -> str:
+    return json.dumps({"args": [number, seconds], "kwargs": {}})
 
 
 def amid_flows(stage: Stage) -> None:

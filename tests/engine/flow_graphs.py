@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pgqueue.engine import enqueue as enqueueing
@@ -16,12 +16,20 @@ from tests.factories import Connection, claim, done, store
 class Graph:
     """A flow whose members are named by letters."""
 
-    def __init__(self, connection: Connection, waits: dict[str, str], **changed: Any) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        waits: dict[str, str],
+        *,
+        each: Mapping[str, Mapping[str, Any]] | None = None,
+        **changed: Any,
+    ) -> None:
         """Store it. A member is stored after its parents.
 
         Args:
             waits: the parents of each member, as a string of letters; after a space, what it does
                 if one fails.
+            each: what is changed of single members.
         """
         self.connection = connection
         names = list(waits)
@@ -37,6 +45,7 @@ class Graph:
                     ids = sorted(self.ids[each] for each in parents)
                     blocked.append(Waits(self.ids[name], ids, on_failure or "wait"))
                 own = {"flow_id": self.flow_id, "waits": bool(parents), **changed}
+                own |= (each or {}).get(name, {})
                 store(connection, ids=[self.ids[name]], **own)
             flows.block(connection, self.flow_id, blocked)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Sequence
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -14,6 +17,7 @@ from pgqueue.threads import listener, service
 from pgqueue.threads.listener import Listener, Topic, TopicListener
 from pgqueue.worker.watchdog import CUT_AFTER, Watchdog
 from tests.chaos.harness.processes import Process
+from tests.chaos.harness.proxy import Fail
 from tests.chaos.harness.server import nap, url
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
@@ -151,6 +155,83 @@ def test_who_listens_notices_a_connection_that_died_half_open(
         proxy.restore()
         listening.stop()
         assert listening.stopped(timedelta(seconds=10))
+
+
+class FailingOnce:
+    """Lets the first statement fail that begins with a word; `met` says whether it came."""
+
+    def __init__(self, word: str) -> None:
+        self.met = False
+        self._word = word
+
+    def __call__(self, statement: str, before: Sequence[str]) -> Fail | None:
+        if self.met or not statement.startswith(self._word):
+            return None
+        self.met = True
+        return Fail("57014")
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["and hears", "and is stopped"])
+def test_who_listens_behind_a_middlebox_that_drops_its_data_listens_again(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, stops: bool
+) -> None:
+    """Procrastinate, pg-boss: keepalives were answered, and the first LISTEN after that failed."""
+    monkeypatch.setattr(listener, "PROBE_EVERY", timedelta(seconds=0.2))
+    monkeypatch.setattr(service.Service, "longest_step", 1.0)
+    proxy = stage.proxy()
+    heard: list[str | None] = []
+    listening = Listener(Through(proxy.port))
+    listening.add(TopicListener(topic=Topic(notifications.NEW), heard=heard.append))
+    dog = Watchdog([listening])
+    listening.start()
+    eventually(lambda: heard == [None])
+
+    # The proxy's sockets stay open, so the kernel answers keepalives and acknowledges all data.
+    proxy.meddler = failing = FailingOnce("LISTEN")
+    proxy.strand()
+    eventually(lambda: listening.is_stuck, within=20, what="its probe is not answered")
+    if stops:
+        listening.stop()
+    for _ in range(CUT_AFTER):
+        dog.tick()
+
+    if not stops:
+        eventually(lambda: heard == [None, None], within=20, what="it does not listen again")
+        assert failing.met
+        stage.ask("SELECT pg_notify(pgqueue_notifications_v1(), 'said')")
+        eventually(lambda: heard[-1] == "said")
+        listening.stop()
+    assert listening.stopped(timedelta(seconds=10))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("moment", ["at once", "as it listens again"])
+def test_a_worker_whose_data_are_dropped_silently_ends_in_time(stage: Stage, moment: str) -> None:
+    stage.load()
+    proxy = stage.proxy()
+    worker = stage.worker("--channel", "aside", port=proxy.port)
+    query = "SELECT notify_until > clock_timestamp() FROM pgqueue_worker WHERE pid = %s"
+    eventually(lambda: stage.ask(query, worker.pid) == (True,), within=30, what="it listens")
+    [number] = stage.numbers("plain", 1)
+    stage.enqueue("plain", number, channel="aside")
+    eventually(lambda: stage.ask(SERVED) == (1,), what="the first message is run")
+
+    proxy.meddler = failing = FailingOnce("LISTEN")
+    proxy.strand()
+    if moment == "as it listens again":
+        eventually(lambda: failing.met, within=120, what="it does not listen again")
+    began = monotonic()
+    worker.signal(signal.SIGTERM)
+    worker.exit_status(40)
+    stage.expect_dead(worker)
+
+    assert monotonic() - began < 30  # after which Kubernetes kills it
+    with stage.fault():
+        stage.worker()
+    stage.end()
+
+
+SERVED = "SELECT count(*) FROM pgqueue_history WHERE channel = 'aside'"
 
 
 def has_noticed(worker: Process) -> bool:

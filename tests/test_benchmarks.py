@@ -178,6 +178,16 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
 
 @pytest.mark.smoke
 @pytest.mark.timeout(200)
+def test_a_rate_may_be_kept_beside_old_snapshots_for_minutes() -> None:
+    [report] = run("pinned", "--minutes", "0.1")
+
+    assert (report["messages"], report["minutes"]) == (0, 0.1)
+    for phase in ("800", "2000", "scanned"):
+        assert {f"per_s_{phase}", f"depth_{phase}", f"p99_ms_{phase}"} <= report["figures"].keys()
+
+
+@pytest.mark.smoke
+@pytest.mark.timeout(200)
 def test_the_log_may_be_measured_for_minutes() -> None:
     [report] = run("events", "--minutes", "0.1")
 

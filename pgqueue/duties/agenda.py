@@ -14,6 +14,9 @@ from pgqueue.engine import promote
 from pgqueue.engine.values import Connection
 
 LOOK_EVERY = timedelta(seconds=1)
+TOGETHER = timedelta(seconds=0.1)
+"""Duties that are due so soon after one another are done in one turn: each turn costs some
+statements of every worker, and most duties are due once a second."""
 SHORTEST_NAP = timedelta(milliseconds=5)
 NAP_BESIDE_A_LOCK = timedelta(seconds=0.1)
 """When what is due is locked by another process."""
@@ -73,6 +76,8 @@ class Agenda:
         for name, due_in in {**left, **done}.items():
             if name != Promote.name and (name in done or due_in > NOW):
                 naps.append(due_in)
+        if min(naps) > NOW:
+            naps = [max(each for each in naps if each <= min(naps) + TOGETHER)]
         if Promote.name not in self._duties:
             return max(min(naps), SHORTEST_NAP)
         # From the table, in a statement after the commit: a producer that enqueued while this

@@ -15,7 +15,7 @@ from tests.eventually import eventually
 
 WATCHED_FOR = 20.0
 """Seconds: four naps of an idle fetcher, and two beats of a lease of 30 s."""
-FIRST, FURTHER = 400_000, 300_000
+FIRST, FURTHER = 330_000, 200_000
 """Statements an hour: of the worker that does the duties, and of each further worker."""
 IDLE = "SELECT count(*) FROM pgqueue_worker WHERE notify_until IS NOT NULL"
 SENT = re.compile(r"^\S+ \S+ \S+ \[\d+\] pgqueue (\w+) LOG:  (?:execute|statement)", re.MULTILINE)

@@ -29,7 +29,7 @@ class Graph:
         Args:
             waits: the parents of each member, as a string of letters; after a space, what it does
                 if one fails.
-            each: what is changed of single members.
+            each: the options of single members.
         """
         self.connection = connection
         names = list(waits)

@@ -1,4 +1,4 @@
-"""pg-boss and graphile-worker: a claim walked over the jobs of keys that had reached their limits.
+"""pg-boss and graphile-worker: a claim walked over the jobs of keys at their limits.
 
 100 000 messages of 1 000 keys at their limits stand before the one that may start. A claim has to
 find it without a look at the others, whatever plan PostgreSQL has kept. The benchmark `governed`
@@ -83,7 +83,7 @@ def test_a_claim_behind_a_hundred_thousand_messages_reads_few_pages(
     if not analyzed:
         tables = "('pgqueue_message'::regclass, 'pgqueue_lane'::regclass)"
         connection.execute(f"DELETE FROM pg_statistic WHERE starelid IN {tables}")  # noqa: S608
-    for _ in range(6):  # as often as a plan is made anew before it is kept
+    for _ in range(6):  # PostgreSQL keeps a plan after five plans
         assert pages_read(connection, crowd, 100)[0] == 0
     enqueue(connection, key="has room")
 

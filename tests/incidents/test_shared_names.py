@@ -54,7 +54,7 @@ def test_a_worker_that_drains_keeps_its_messages_beside_a_successor_of_its_name(
     new = successor.register(other)
     cancelled = Listening(connection, notifications.listen_for_cancels)
 
-    # All that a successor does, and what a supervisor does after its end.
+    # The verbs of a successor, and the verbs of a supervisor after the successor's end.
     assert lease.rescue(other, max_lost=3) == []
     assert successor.former is None or not lease.give_back(other, *successor.former, known=[])
     cancel.cancel(other, [claims[0].id])

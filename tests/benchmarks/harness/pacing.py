@@ -25,7 +25,7 @@ class Producer(threading.Thread):
     """Enqueues messages that do nothing, at a rate, until it is stopped.
 
     Args:
-        rate: messages a second. What a slow turn has missed is made up for in the next one.
+        rate: messages a second. The next turn makes up for a slow one.
     """
 
     def __init__(self, rate: float) -> None:
@@ -59,13 +59,13 @@ class Producer(threading.Thread):
 
 @dataclass(frozen=True)
 class Paced:
-    """What became of the messages of a phase.
+    """The figures of a phase.
 
     Attributes:
-        per_s: how many were enqueued a second.
-        depth: the most that waited for a start at one moment.
+        per_s: messages a second that were enqueued.
+        depth: the most messages that waited for a start at one moment.
         p99_ms: from the enqueue to the start.
-        wal: bytes of WAL for each message, with all that the server wrote meanwhile.
+        wal: bytes of WAL for each message. Everything counts that the server wrote.
         dead: dead rows by table at the end.
     """
 

@@ -1,0 +1,24 @@
+"""The neutral benchmark's scenarios on this machine: ours and two other queues, by its protocol.
+
+    python -m tests.benchmarks.neutral [SYSTEM …] [--seconds 60] [--python .venv-peers/bin/python]
+
+The benchmark is github.com/hardbyte/postgresql-job-queue-benchmarking; its author owns awa.
+Each queue has a server of its own, one after the other, with the settings of that benchmark. A
+producer keeps a rate by the clock, and each phase lasts for so many seconds:
+
+clean     nothing else happens
+idle      one transaction is open and idle, which keeps dead rows from being removed
+readers   four transactions scan the first of the queue's tables, again and again
+chaos     two backends a second are terminated; then the server restarts; then the worker is killed
+          and started again. Each is a third of the phase, and is followed by as long a rest
+
+For each phase:
+
+    done_per_s    ended runs a second; the median of the samples
+    p99_ms        from the enqueue to the start, of 30 s; the median of the samples
+    depth         messages that wait; the most of the samples
+    dead          dead rows of all tables, at the end
+
+`pgqueue_bench` is the folder for that repository. The others here are adapters of our own, by the
+same protocol.
+"""

@@ -1,0 +1,92 @@
+"""awa by its Python SDK, as its README has it: async handlers, and COPY for many jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import awa
+
+from tests.benchmarks.neutral.pgqueue_bench.protocol import (
+    Counts,
+    Options,
+    Sampler,
+    describe,
+    turns,
+)
+
+MANIFEST = {
+    "system": "awa",
+    "db_name": "awa_bench",
+    "event_tables": ["awa.ready_entries", "awa.leases", "awa.lease_claims"],
+    "extensions": [],
+}
+URL = os.environ["DATABASE_URL"]
+QUEUE = "bench"
+options, counts = Options.given(), Counts()
+
+
+@dataclass
+class Work:
+    """The arguments of a job."""
+
+    enqueued_at: float
+    padding: str
+
+
+def produce(stopping: threading.Event) -> None:
+    """Enqueue by COPY, on a client of its own."""
+    client = awa.Client(URL, max_connections=2)
+    padding = "x" * options.payload_bytes
+    for count in turns(options, stopping, depth=depth):
+        while not stopping.is_set():
+            try:
+                client.enqueue_many_copy([Work(time.time(), padding)] * count, queue=QUEUE)
+            except Exception as error:
+                print(f"{count} jobs were not enqueued: {error}", file=sys.stderr)
+                stopping.wait(0.2)
+            else:
+                counts.note_enqueued(count)
+                break
+
+
+def depth() -> int:
+    """Count jobs that wait, by its own statistics."""
+    client = awa.Client(URL, max_connections=1)
+    return sum(each.available for each in client.queue_stats() if each.queue == QUEUE)
+
+
+async def main() -> None:
+    """Make the tables, produce, and work until a SIGTERM."""
+    await awa.migrate(URL)
+    client = awa.AsyncClient(URL, max_connections=options.workers + 8)
+
+    @client.task(Work, queue=QUEUE)
+    async def work(job: awa.Job[Work]) -> None:
+        counts.note_started(job.args.enqueued_at)
+        if options.work_ms:
+            await asyncio.sleep(options.work_ms / 1000)
+        counts.note_completed()
+
+    stopping = threading.Event()
+    describe(MANIFEST, options, version=version("awa-pg"), schema_version="current")
+    sampler = Sampler("awa", options, counts, depth)
+    sampler.start()
+    await client.start([(QUEUE, options.workers)])
+    threading.Thread(target=produce, args=[stopping], daemon=True).start()
+    ended = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+    await ended.wait()
+    stopping.set()
+    sampler.stop()
+    await client.shutdown()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,1 @@
+"""pgqueue's adapter for the neutral benchmark; README.md says how it is used there."""

@@ -19,7 +19,7 @@ from pgqueue.models import Message
 from tests import jobs
 from tests.unmigrated import empty_database, migrate
 
-NEWEST = ("0015_tenant_metrics", "0016_more_weights", "0017_breakers")
+NEWEST = ("0015_tenant_metrics", "0016_more_weights", "0017_breakers", "0018_truncation")
 BEFORE = "0014_jit"
 SCHEMA = """
 SELECT 'column', format('%s.%s %s %s %s %s', table_name, column_name, data_type, is_nullable,

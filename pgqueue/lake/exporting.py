@@ -1,9 +1,9 @@
 """Export history, events and the other tables into a lake: one loop for all formats.
 
-    read the position from the table itself
-    read the next range of rows into Arrow
-    append the rows and the new position in one commit
-    note in PostgreSQL how far the tables are, so that retention goes on
+1. Read the position from the table itself.
+2. Read the next range of rows into Arrow.
+3. Append the rows and the new position in one commit.
+4. Note in PostgreSQL how far the tables are, so that retention goes on.
 
 History is followed by the order of transactions, below the horizon of open ones, and events by
 their positions: see `arrow.streaming` and `arrow.eventstream`. A killed export leaves at most files
@@ -85,8 +85,8 @@ def export(
 
     Args:
         url: see `arrow.urls.resolve`.
-        to: the folder of the data: a path on this machine, or a URL that the writer of the format
-            can write to.
+        to: The folder of the data. It is a path on this machine, or a URL that the writer of the
+            format can write to.
         tables_format: "ducklake", "delta" or "iceberg".
         catalog: The connection URL of the catalog of a DuckLake (by default the database of the
             queue) or of Iceberg (by default a SQLite file in the folder). Delta has none.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import pgqueue
 from pgqueue import sql
+from pgqueue.database.sql_files import load
 from pgqueue.engine import settle
 
 
@@ -41,6 +45,32 @@ def test_statements_are_printed_where_pyspark_is_not_installed() -> None:
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith("SELECT set_config('enable_seqscan', 'off', true)")
+
+
+def test_each_statement_that_a_module_names_is_in_its_file() -> None:
+    package = Path(pgqueue.__file__).parent
+    missing = []
+    for path in package.rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        module = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+        loaded = {
+            node.targets[0].id: load(getattr(node.value.args[0], "value", module))
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Call)
+            and ast.unparse(node.value.func) == "load"
+        }
+        missing += [
+            (module, node.slice.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Subscript)
+            and isinstance(node.value, ast.Name)
+            and isinstance(node.slice, ast.Constant)
+            and node.slice.value not in loaded.get(node.value.id, [node.slice.value])
+        ]
+
+    assert missing == []
 
 
 @pytest.mark.parametrize("name", sql.statements())

@@ -33,7 +33,7 @@ from pgqueue.spark.errors import InvalidRow
 from pgqueue.spark.written import Kind, Written
 from pgqueue.values.error_words import shown
 
-SQL_TEXTS = load(__name__)
+SQL_TEXTS = load("pgqueue.arrow.shared")
 PIECE = 4 << 20
 """Bytes that are sent in one transaction, approximately."""
 _SIZED = (Kind.TEXT, Kind.BYTES, Kind.LIST, Kind.OBJECT, Kind.JSON)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-SQL = load(__name__)
+SQL = load("pgqueue.arrow.shared")
 EMPTY_CALL = '{"args":[],"kwargs":{}}'
 
 logger = logger_of(__name__)

@@ -113,7 +113,8 @@ BROKEN: dict[str, tuple[Any, str, str, str, str]] = {
         promote, "promote", "WHERE state = 'scheduled'", "WHERE state = 'running'",
         "put:f:1 claim:free | promote / claim:free @ 01"),
     "position": (
-        sequence, "move", "row_number() OVER (ORDER BY moved.id)", "moved.id * 1000",
+        sequence, "move", "row_number() OVER (ORDER BY moved.id)",
+        "2 * row_number() OVER (ORDER BY moved.id)",
         "publish:2 | sequence / publish:1 @ 1111100"),
     "dispatch": (
         dispatch, "move", "position = %(upto)s", "position = least(position, %(upto)s)",

@@ -334,7 +334,7 @@ class TestTimeLimits:
         told = ran(jobs.dump_context.apply_async((1,), **options)).get()
 
         assert (told["time_limit"], told["soft_time_limit"]) == (20, 10)
-        sooner = jobs.run_over_the_hard_limit.apply_async(soft_time_limit=0.01)
+        sooner = jobs.run_over_the_hard_limit.apply_async(soft_time_limit=0.01, time_limit=20)
         assert ran(sooner, retries=False).state == states.RETRY
 
 

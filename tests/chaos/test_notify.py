@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 import psycopg
+from psycopg.types.json import Jsonb
 
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import Stage
@@ -23,6 +24,7 @@ WHERE locktype = 'object' AND database = 0 AND classid = 'pg_database'::regclass
   AND granted
 """
 WAITING = HELD.replace("AND granted", "AND NOT granted")
+ENQUEUE = "SELECT pgqueue_enqueue('tests.chaos.tasks.plain', %s, max_attempts => 1000)"
 BUSY = "SELECT count(*) = 1 AND bool_and(notify_until IS NULL) FROM pgqueue_worker"
 
 
@@ -64,17 +66,20 @@ def lock_held(stage: Stage) -> Iterator[None]:
 def test_a_busy_fleet_goes_on_while_nobody_gets_past_the_lock_of_notifications(
     stage: Stage,
 ) -> None:
-    def enqueue(count: int) -> None:
-        for number in stage.numbers("plain", count):
-            stage.enqueue("plain", number, 0.02)
+    def enqueue(count: int, seconds: float) -> None:
+        # A commit that waits for the lock fails: it must not wait until the test is ended.
+        with stage.server.connect(options="-c statement_timeout=10s") as connection:
+            for number in stage.numbers("plain", count):
+                connection.execute(ENQUEUE, [Jsonb({"args": [number, seconds], "kwargs": {}})])
 
-    enqueue(1000)
+    enqueue(100, 0.02)
+    enqueue(600, 0.1)  # which keep the worker busy for longer than the lock is held
     stage.worker("--threads", "4")
     eventually(lambda: stage.settled() > 100, within=30, what="the worker is busy")
     assert stage.ask(BUSY) == (True,)
 
     with stage.fault(), lock_held(stage):
-        enqueue(100)  # each commits at once: the worker is busy, and is not notified
+        enqueue(100, 0)  # each commits at once: the worker is busy, and is not notified
         stage.settles(100, within=20)
         assert stage.ask(HELD) == (1,)
 

@@ -913,7 +913,8 @@ class TestATriggerOfTheUsers:
         waiting.start()
         eventually(
             lambda: connection.execute(
-                "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                "SELECT FROM pg_locks JOIN pg_database d ON d.oid = database "
+                "WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()"
             ).fetchall()
         )
         connection.execute("SELECT pgqueue_publish('legacy.Things.insert', '1', 'k')")

@@ -159,7 +159,8 @@ def test_another_error_amid_the_rows_is_raised_at_once() -> None:
 
 READER = (
     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-    "WHERE application_name ~ 'pgqueue spark .*read' OR query LIKE 'COPY (SELECT m.%'"
+    "WHERE datname = current_database() "
+    "AND (application_name ~ 'pgqueue spark .*read' OR query LIKE 'COPY (SELECT m.%')"
 )
 CUTS = 3
 
@@ -264,7 +265,10 @@ def test_spark_reads_each_row_once_where_its_connections_are_cut_off(
     def cut_each_once() -> None:
         with psycopg.connect(url, autocommit=True) as other:
             while not is_over.wait(0.02):
-                found = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'COPY (SELECT m.%'"
+                found = (
+                    "SELECT pid FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND query LIKE 'COPY (SELECT m.%'"
+                )
                 for (pid,) in other.execute(found).fetchall():
                     if len(cut) < CUTS and pid not in cut:
                         cut.add(pid)

@@ -74,7 +74,7 @@ class TestATable:
         # Spark's planner has it held for a minute.
         held = connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'pgqueue spark snapshot'"
+            "WHERE datname = current_database() AND application_name = 'pgqueue spark snapshot'"
         )
         assert held.fetchall() == [(True,)]
 

@@ -62,7 +62,8 @@ def is_waiting(service: str) -> bool:
     """Say whether a connection of a worker's waits for a lock."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT FROM pg_stat_activity WHERE application_name = %s AND wait_event_type = 'Lock'",
+            "SELECT FROM pg_stat_activity WHERE application_name = %s "
+            "AND wait_event_type = 'Lock' AND datname = current_database()",
             [f"pgqueue {service}"],
         )
         return cursor.fetchone() is not None

@@ -7,6 +7,7 @@ record of another run, or of no run, costs one look-up.
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
 from collections import deque
@@ -160,6 +161,8 @@ class RunLogHandler(logging.Handler):
 
 
 HANDLER = RunLogHandler()
+# Python clears this module's names as it exits; an object that is deleted later may still log.
+atexit.register(logging.getLogger().removeHandler, HANDLER)
 
 
 def keep(context: LoggedRun, level: str) -> RunLines:

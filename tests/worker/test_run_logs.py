@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -219,6 +221,21 @@ def test_a_record_that_nothing_else_handles_is_printed_as_without_the_handler(
     alone.warning("not lost")
 
     assert "not lost" in capsys.readouterr().err
+
+
+def test_an_object_that_logs_while_python_exits_finds_no_handler_without_its_names() -> None:
+    program = (
+        "import logging, django; django.setup()\n"
+        "from pgqueue.tasks.run_logs import HANDLER\n"
+        "logging.getLogger().addHandler(HANDLER)\n"
+        "class Late:\n"
+        "    def __del__(self, warning=logging.getLogger('late').warning): warning('too late')\n"
+        "django.late = Late()  # this module is cleared after those of pgqueue\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+
+    assert (ended.returncode, ended.stderr) == (0, "too late\n")
 
 
 def test_an_invalid_level_is_refused() -> None:

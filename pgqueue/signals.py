@@ -167,7 +167,9 @@ def send(signal: Signal, sender: Any, **named: Any) -> None:
 
 
 def log_finished(task: Any, context: Any, ending: Any, hiding: Callable[[Any], Hidden]) -> None:
-    """Log how a run ended. Called, not sent: as a receiver it would cost more than small tasks.
+    """Log how a run ended, a success only for debugging.
+
+    Called, not sent: as a receiver it would cost more than small tasks.
 
     A dead letter is logged as an error, which error trackers report, and a retry as a warning. An
     error that the task expects is one line of information.
@@ -198,7 +200,7 @@ def log_finished(task: Any, context: Any, ending: Any, hiding: Callable[[Any], H
             exc_info=(type(error), error, tracebacks.shown(error)),
             extra=fields_of(task, context),
         )
-    elif logger.isEnabledFor(logging.DEBUG):
+    else:
         logger.debug(
             "%s #%s %s", task.name, context.id, ending.word, extra=fields_of(task, context)
         )

@@ -113,12 +113,6 @@ def prepare(context: Any) -> None:
         tracer.prepare(context)
 
 
-def finished(context: Any, ending: Ending) -> None:
-    """Note how a run has ended."""
-    if tracer is not None:
-        tracer.finished(context, ending)
-
-
 def headers() -> Mapping[str, str]:
     """Return headers for requests that go elsewhere."""
     return {} if tracer is None else tracer.headers()

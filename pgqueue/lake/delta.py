@@ -22,17 +22,14 @@ APP = "pgqueue"
 PARTS = ("txid", "id", "position", "marker")
 
 
-def open_lake(place: LakePlace) -> DeltaLake:
-    """Open a folder of Delta tables.
+class DeltaLake:
+    """A lake of the format Delta: see `formats.Lake`.
+
+    Opens a folder of tables.
 
     Raises:
         MissingPackage: the extra is not installed.
     """
-    return DeltaLake(place)
-
-
-class DeltaLake:
-    """A lake of the format Delta: see `formats.Lake`."""
 
     def __init__(self, place: LakePlace) -> None:
         self._place = place
@@ -124,6 +121,9 @@ class DeltaLake:
 
     def _uri(self, table: str) -> str:
         return f"{self._place.to}/{table}"
+
+
+open_lake = DeltaLake
 
 
 def _app(part: str) -> str:

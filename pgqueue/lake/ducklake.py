@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from pgqueue.arrow.urls import connect
+from pgqueue.arrow.urls import DEFAULT, connect
 from pgqueue.lake.errors import CatalogUnreachable
 from pgqueue.lake.extensions import EXTRA, POSTGRES, attach, duckdb_with, quoted, type_of
 from pgqueue.lake.formats import LakePlace, Position, check_after, conflicts, needed
@@ -29,18 +29,15 @@ SCHEMA = "pgqueue_lake"
 POSITIONS = "positions"
 
 
-def open_lake(place: LakePlace) -> DuckLake:
-    """Open a DuckLake; create its catalog if there is none.
+class DuckLake:
+    """A lake of the format DuckLake: see `formats.Lake`.
+
+    Opens a catalog, and creates it if there is none.
 
     Raises:
         CatalogUnreachable: the catalog does not open.
         MissingPackage: the extra is not installed.
     """
-    return DuckLake(place)
-
-
-class DuckLake:
-    """A lake of the format DuckLake: see `formats.Lake`."""
 
     def __init__(self, place: LakePlace) -> None:
         self._place = place
@@ -51,7 +48,7 @@ class DuckLake:
         self._attach(place)
 
     def _attach(self, place: LakePlace) -> None:
-        reference = place.catalog or "env:DATABASE_URL"
+        reference = place.catalog or DEFAULT
         # An error of DuckDB contains the URL with its password, so psycopg tries it first.
         try:
             connect(reference, name="catalog").close()
@@ -165,3 +162,6 @@ class DuckLake:
             with suppress(needed("duckdb", EXTRA).Error):
                 self._db.execute("ROLLBACK")
             raise
+
+
+open_lake = DuckLake

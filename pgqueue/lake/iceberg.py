@@ -26,18 +26,15 @@ POSITION = "pgqueue.position"
 RETRIES = "commit.retry.num-retries"
 
 
-def open_lake(place: LakePlace) -> IcebergLake:
-    """Open the catalog of Iceberg tables; create it if there is none.
+class IcebergLake:
+    """A lake of the format Iceberg: see `formats.Lake`.
+
+    Opens a catalog, and creates it if there is none.
 
     Raises:
         CatalogUnreachable: the catalog does not open.
         MissingPackage: the extra is not installed.
     """
-    return IcebergLake(place)
-
-
-class IcebergLake:
-    """A lake of the format Iceberg: see `formats.Lake`."""
 
     def __init__(self, place: LakePlace) -> None:
         self._place = place
@@ -139,6 +136,9 @@ class IcebergLake:
 
     def _open(self, table: str) -> Any:
         return self._catalog.load_table(f"{NAMESPACE}.{table}")
+
+
+open_lake = IcebergLake
 
 
 def _uri(place: LakePlace) -> str:

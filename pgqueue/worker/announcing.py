@@ -38,7 +38,7 @@ def announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None
 def _announce(task: Task[Any, Any], context: TaskContext, ending: Ending) -> None:
     # Each is asked first whether it listens: this is done after every run, however small.
     if tracing.tracer is not None:
-        tell(tracing.finished, context, ending)
+        tell(tracing.tracer.finished, context, ending)
     if ending.error is not None or signals.logger.isEnabledFor(logging.DEBUG):
         tell(signals.log_finished, task, context, ending, redacting.hiding_run)
     if ending.error is None:

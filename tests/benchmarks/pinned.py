@@ -1,9 +1,10 @@
 """A worker empties the queue while another session holds an old snapshot.
 
-The snapshot keeps every row and index entry that dies meanwhile. It is taken when the queue
-is full and vacuumed, before the worker starts, and held to the end.
+The snapshot keeps every row and index entry that dies meanwhile. The session takes it when the
+queue is full and vacuumed, before the worker starts, and holds it to the end.
 
-    pinned_per_s, unpinned_per_s   one `runworker` with and without it, measured as in `drain`
+    pinned_per_s                   one `runworker` beside the snapshot, measured as in `drain`
+    unpinned_per_s                 one `runworker` alone
     ceiling_…_per_s                the bare loop, with the snapshot
     of_unpinned                    pinned_per_s ÷ unpinned_per_s
     of_ceiling                     pinned_per_s ÷ the better ceiling

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
@@ -17,7 +17,7 @@ from pgqueue.threads import listener, service
 from pgqueue.threads.listener import Listener, Topic, TopicListener
 from pgqueue.worker.watchdog import CUT_AFTER, Watchdog
 from tests.chaos.harness.processes import Process
-from tests.chaos.harness.proxy import Fail
+from tests.chaos.harness.proxy import Fail, Proxy
 from tests.chaos.harness.server import nap, url
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
@@ -126,35 +126,48 @@ class Through(Session):
         return self._connection
 
 
-@pytest.mark.chaos
-def test_who_listens_notices_a_connection_that_died_half_open(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Ear(NamedTuple):
+    """A listener behind a proxy, the notifications that it has heard, and its watchdog."""
+
+    proxy: Proxy
+    listening: Listener
+    heard: list[str | None]
+    dog: Watchdog
+
+
+@pytest.fixture
+def ear(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ear]:
+    """A listener that listens; it must stop when the proxy lets its data through again."""
     monkeypatch.setattr(listener, "PROBE_EVERY", timedelta(seconds=0.2))
     monkeypatch.setattr(service.Service, "longest_step", 1.0)
     proxy = stage.proxy()
     heard: list[str | None] = []
     listening = Listener(Through(proxy.port))
     listening.add(TopicListener(topic=Topic(notifications.NEW), heard=heard.append))
-    dog = Watchdog([listening])
     listening.start()
     try:
         eventually(lambda: heard == [None])
-
-        proxy.freeze()
-        eventually(lambda: listening.is_stuck, within=20, what="its keepalive is not sent")
-        for _ in range(CUT_AFTER):
-            dog.tick()
-        eventually(lambda: not listening.is_listening)
-        proxy.restore()
-
-        eventually(lambda: heard == [None, None], what="it does not listen again")
-        stage.ask("SELECT pg_notify(pgqueue_notifications_v1(), 'said')")
-        eventually(lambda: heard[-1] == "said")
+        yield Ear(proxy, listening, heard, Watchdog([listening]))
     finally:
         proxy.restore()
         listening.stop()
         assert listening.stopped(timedelta(seconds=10))
+
+
+@pytest.mark.chaos
+def test_who_listens_notices_a_connection_that_died_half_open(stage: Stage, ear: Ear) -> None:
+    proxy, listening, heard, dog = ear
+
+    proxy.freeze()
+    eventually(lambda: listening.is_stuck, within=20, what="its keepalive is not sent")
+    for _ in range(CUT_AFTER):
+        dog.tick()
+    eventually(lambda: not listening.is_listening)
+    proxy.restore()
+
+    eventually(lambda: heard == [None, None], what="it does not listen again")
+    stage.ask("SELECT pg_notify(pgqueue_notifications_v1(), 'said')")
+    eventually(lambda: heard[-1] == "said")
 
 
 class FailingOnce:
@@ -173,18 +186,10 @@ class FailingOnce:
 
 @pytest.mark.parametrize("stops", [False, True], ids=["and hears", "and is stopped"])
 def test_who_listens_behind_a_middlebox_that_drops_its_data_listens_again(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, stops: bool
+    stage: Stage, ear: Ear, stops: bool
 ) -> None:
     """Procrastinate, pg-boss: keepalives were answered, and the first LISTEN after that failed."""
-    monkeypatch.setattr(listener, "PROBE_EVERY", timedelta(seconds=0.2))
-    monkeypatch.setattr(service.Service, "longest_step", 1.0)
-    proxy = stage.proxy()
-    heard: list[str | None] = []
-    listening = Listener(Through(proxy.port))
-    listening.add(TopicListener(topic=Topic(notifications.NEW), heard=heard.append))
-    dog = Watchdog([listening])
-    listening.start()
-    eventually(lambda: heard == [None])
+    proxy, listening, heard, dog = ear
 
     # The proxy's sockets stay open, so the kernel answers keepalives and acknowledges all data.
     proxy.meddler = failing = FailingOnce("LISTEN")

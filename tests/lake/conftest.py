@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from pgqueue.database.connections import conninfo
+from tests.spark.conftest import connection, url
 
 if TYPE_CHECKING:
     from tests.lake.lakes import OurLake
+
+__all__ = ["connection", "url"]
 
 NEEDED = ("duckdb_extension_ducklake", "deltalake", "pyiceberg")
 # Only Django 5.2's environment installs the extras.
@@ -27,19 +29,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("lake"))
-
-
-@pytest.fixture
-def url(transactional_db: None) -> str:
-    """Where the test's database is."""
-    return conninfo("default")
-
-
-@pytest.fixture
-def connection(url: str) -> Iterator[psycopg.Connection[Any]]:
-    """A connection of the test's own."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        yield connection
 
 
 @pytest.fixture(params=["ducklake", "delta", "iceberg"])

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 import subprocess
-import sys
-import threading
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import duckdb
-import psycopg
 import pytest
 
-from tests.factories import Connection, ended
-from tests.processes import ROOT, database_url
+from tests import killed_exports
+from tests.factories import Connection
+from tests.killed_exports import messages_ending, start
 from tests.spark import test_events_export
 from tests.spark.conftest import wait_for_horizon
-from tests.spark.log import positions, publish
+from tests.spark.log import positions
 from tests.spark.test_export import HISTORY, all_ids, exported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-def start(folder: Path, *, batch: int = 400) -> subprocess.Popen[str]:
-    """Start an export in a process group of its own, with its Java and its workers."""
-    return subprocess.Popen(
-        [sys.executable, "manage.py", "pgqueue_export", f"--to={folder}", f"--batch={batch}"],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
-            "DATABASE_URL": database_url(),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        text=True,
-    )
 
 
 def writes(folder: Path) -> int:
@@ -67,33 +44,12 @@ def compactions(folder: Path) -> int:
     return len([*folder.glob("history/_compacted/*")])
 
 
-def write(url: str, stopping: threading.Event) -> None:
-    """Let messages end, in transactions that overlap."""
-    with psycopg.connect(url) as first, psycopg.connect(url) as second:
-        while not stopping.wait(0.4):
-            ended(first, 20)
-            ended(first, 10, at=datetime.now(UTC) - timedelta(days=1))
-            ended(second, 20)
-            publish(first, 10)
-            publish(second, 10, at=datetime.now(UTC) - timedelta(days=1))
-            second.commit()
-            first.commit()
-
-
 def kill(
     process: subprocess.Popen[str], folder: Path, count: Callable[[Path], int], *, after: float
 ) -> None:
     """Kill an export and all its processes, so many seconds after something new is counted."""
     before = count(folder)
-    until = time.monotonic() + 240
-    while count(folder) <= before and process.poll() is None:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    time.sleep(after)
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    killed_exports.kill(process, lambda: count(folder) > before, after=after, within=240)
 
 
 @pytest.mark.slow
@@ -103,17 +59,9 @@ def test_it_is_the_same_to_every_reader(
     url: str, connection: Connection, tmp_path: Path, spark: SparkSession
 ) -> None:
     chance = random.Random(7)
-    stopping = threading.Event()
-    writers = [threading.Thread(target=write, args=(url, stopping)) for _ in range(2)]
-    for each in writers:
-        each.start()
-    try:
+    with messages_ending(url, every=0.4):
         for count, batch in ((writes, 400), (commits, 400), (event_writes, 20_000)):
             kill(start(tmp_path, batch=batch), tmp_path, count, after=chance.random())
-    finally:
-        stopping.set()
-        for each in writers:
-            each.join()
 
     assert commits(tmp_path) > 0
     wait_for_horizon(url)

@@ -97,7 +97,7 @@ class Command(SparkCommand):
         if options["tables_format"] != PARQUET:
             return _export_to_lake(url, options)
         for name in OF_A_LAKE:
-            if options[name]:
+            if options[name] not in (None, False):
                 option = name.replace("_", "-")
                 raise CommandError(f"--{option} needs --tables-format ducklake, delta or iceberg.")
         return self._export(url, options)

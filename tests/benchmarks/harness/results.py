@@ -31,11 +31,11 @@ The figures up to 2026-11-26 are older than the constraints on the values of tab
 The figures up to 2026-11-27 are older than notifications of requests to cancel, and than classes of
 other packages as arguments.
 
-All figures but those of `durable`, `batch`, `governed`, `search` and `drain` with 200,000 messages
-are older than the collector of batch tasks, than the log lines of runs and tenants, of which each
-adds a check to a run, and than shorter naps of `--drain`. They are older than weights, urgent
-messages, pauses with an end and circuit breakers, for which claims and settles look, and than steps
-that share a commit. These parts made a drain a tenth slower, and claims of lanes a fifth.
+Figures of the newest code: `durable`, `batch`, `governed`, `search`, and `drain` with 200,000
+messages. The others are older than batch tasks, log lines of runs, tenants, weights, urgent
+messages, pauses with an end, circuit breakers, shared commits of steps, and `--drain` with shorter
+naps. Since `9c402f8`, which is older than all of these and than the constraints on values, a drain
+became a tenth slower, and claims of lanes a fifth.
 
 Workflows beside two peers were measured alone on 2026-11-28, in 3 rounds of one run on 2 cores:
 pgqueue 2,238/s (1,704–2,345), DBOS 211 (202–215), django-absurd 409 (402–434). The ratios were 11.1

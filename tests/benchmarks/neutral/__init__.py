@@ -4,20 +4,20 @@
 
 The benchmark is github.com/hardbyte/postgresql-job-queue-benchmarking; its author owns awa.
 Each queue has a server of its own, one after the other, with the settings of that benchmark. A
-producer keeps a rate by the clock, and each phase lasts for so many seconds:
+producer keeps a rate by the clock. Each phase lasts for so many seconds.
 
-clean     nothing else happens
-idle      one transaction is open and idle, which keeps dead rows from being removed
-readers   four transactions scan the first of the queue's tables, again and again
-chaos     two backends a second are terminated; then the server restarts; then the worker is killed
-          and started again. Each is a third of the phase, and is followed by as long a rest
+- clean: nothing else happens.
+- idle: one transaction is open and idle. It keeps dead rows from being removed.
+- readers: four transactions scan the first of the queue's tables, again and again.
+- chaos: two backends a second are terminated. Then the server restarts. Then the worker is killed
+  and started again. Each of the three takes a third of the phase, with the rest after it.
 
-For each phase:
+A phase has these figures.
 
-    done_per_s    ended runs a second; the median of the samples
-    p99_ms        from the enqueue to the start, of 30 s; the median of the samples
-    depth         messages that wait; the most of the samples
-    dead          dead rows of all tables, at the end
+- done_per_s: ended runs a second; the median of the samples.
+- p99_ms: from the enqueue to the start, of 30 s; the median of the samples.
+- depth: messages that wait; the most of the samples.
+- dead: dead rows of all tables, at the end.
 
 `pgqueue_bench` is the folder for that repository. The others here are adapters of our own, by the
 same protocol.

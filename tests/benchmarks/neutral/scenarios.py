@@ -18,7 +18,7 @@ KILLS_A_SECOND = 2
 
 @dataclass(frozen=True)
 class Meddling:
-    """What a phase may do to: the server, a database of it, and the process of the adapter.
+    """The parts that a phase may disturb: the server, its database, the process of the adapter.
 
     Args:
         table: the first of the queue's tables.

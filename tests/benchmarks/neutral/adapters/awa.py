@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import threading
 import time
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from tests.benchmarks.neutral.pgqueue_bench.protocol import (
     Options,
     Sampler,
     describe,
-    turns,
+    produce,
 )
 
 MANIFEST = {
@@ -40,20 +39,15 @@ class Work:
     padding: str
 
 
-def produce(stopping: threading.Event) -> None:
+def feed(stopping: threading.Event) -> None:
     """Enqueue by COPY, on a client of its own."""
     client = awa.Client(URL, max_connections=2)
     padding = "x" * options.payload_bytes
-    for count in turns(options, stopping, depth=depth):
-        while not stopping.is_set():
-            try:
-                client.enqueue_many_copy([Work(time.time(), padding)] * count, queue=QUEUE)
-            except Exception as error:
-                print(f"{count} jobs were not enqueued: {error}", file=sys.stderr)
-                stopping.wait(0.2)
-            else:
-                counts.note_enqueued(count)
-                break
+
+    def enqueue(count: int) -> None:
+        client.enqueue_many_copy([Work(time.time(), padding)] * count, queue=QUEUE)
+
+    produce(options, counts, stopping, depth=depth, enqueue=enqueue)
 
 
 def depth() -> int:
@@ -79,7 +73,7 @@ async def main() -> None:
     sampler = Sampler("awa", options, counts, depth)
     sampler.start()
     await client.start([(QUEUE, options.workers)])
-    threading.Thread(target=produce, args=[stopping], daemon=True).start()
+    threading.Thread(target=feed, args=[stopping], daemon=True).start()
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await ended.wait()

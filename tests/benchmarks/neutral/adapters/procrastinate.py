@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import threading
 import time
 from importlib.metadata import version
@@ -18,7 +17,7 @@ from tests.benchmarks.neutral.pgqueue_bench.protocol import (
     Options,
     Sampler,
     describe,
-    turns,
+    produce,
 )
 
 MANIFEST = {
@@ -53,23 +52,17 @@ def depth() -> int:
         return int(count)
 
 
-def produce(stopping: threading.Event) -> None:
+def feed(stopping: threading.Event) -> None:
     """Enqueue by its bulk API, on a connector of its own."""
     producer = procrastinate.App(connector=procrastinate.SyncPsycopgConnector(conninfo=URL))
     padding = "x" * options.payload_bytes
     with producer.open():
         deferrer = producer.configure_task("work")
-        for count in turns(options, stopping, depth=depth):
-            while not stopping.is_set():
-                job = {"enqueued_at": time.time(), "padding": padding}
-                try:
-                    deferrer.batch_defer(*[job] * count)
-                except Exception as error:
-                    print(f"{count} jobs were not enqueued: {error}", file=sys.stderr)
-                    stopping.wait(0.2)
-                else:
-                    counts.note_enqueued(count)
-                    break
+
+        def enqueue(count: int) -> None:
+            deferrer.batch_defer(*[{"enqueued_at": time.time(), "padding": padding}] * count)
+
+        produce(options, counts, stopping, depth=depth, enqueue=enqueue)
 
 
 async def main() -> None:
@@ -81,7 +74,7 @@ async def main() -> None:
         describe(MANIFEST, options, version=version("procrastinate"), schema_version="current")
         sampler = Sampler("procrastinate", options, counts, depth)
         sampler.start()
-        threading.Thread(target=produce, args=[stopping], daemon=True).start()
+        threading.Thread(target=feed, args=[stopping], daemon=True).start()
         worker = asyncio.create_task(
             app.run_worker_async(
                 concurrency=options.workers, install_signal_handlers=False, delete_jobs="never"

@@ -10,7 +10,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,12 +18,11 @@ import django
 from django.core.management import call_command
 from django.db import Error, connection
 
-from .protocol import Options, Sampler, describe, turns
+from .protocol import Sampler, describe, produce
 
 MANIFEST = json.loads((Path(__file__).parent / "adapter.json").read_text())
 GRACE_S = 2.0
 """The harness gives five seconds from a SIGTERM to the end."""
-AGAIN_S = 0.2
 
 
 def main() -> None:
@@ -55,7 +54,8 @@ def _play() -> None:
     describe(MANIFEST, options, version=version("pgqueue"), schema_version=_migration())
     sampler = Sampler(MANIFEST["system"], options, counts, depth)
     sampler.start()
-    threading.Thread(target=_produce, args=[options, stopping, depth], daemon=True).start()
+    producing = partial(produce, options, counts, stopping, depth=depth, enqueue=_enqueue)
+    threading.Thread(target=producing, daemon=True).start()
     try:
         arguments = ["--async", str(options.workers), "--threads", "1", "--grace", str(GRACE_S)]
         call_command("runworker", *arguments, verbosity=0, stdout=sys.stderr)
@@ -64,22 +64,14 @@ def _play() -> None:
         sampler.stop()
 
 
-def _produce(options: Options, stopping: threading.Event, depth: Callable[[], int]) -> None:
-    from .tasks import counts, work
+def _enqueue(count: int) -> None:
+    from .tasks import options, work
 
-    padding = "x" * options.payload_bytes
-    for count in turns(options, stopping, depth=depth):
-        while not stopping.is_set():
-            now = time.time()
-            try:
-                work.enqueue_many([(now, padding)] * count)
-            except Exception as error:  # the server is away: the load that was asked for stays due
-                print(f"{count} messages were not enqueued: {error}", file=sys.stderr)
-                connection.close()
-                stopping.wait(AGAIN_S)
-            else:
-                counts.note_enqueued(count)
-                break
+    try:
+        work.enqueue_many([(time.time(), "x" * options.payload_bytes)] * count)
+    except Exception:
+        connection.close()  # Django opens another one
+        raise
 
 
 def _migration() -> str:

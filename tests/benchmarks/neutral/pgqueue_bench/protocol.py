@@ -24,6 +24,8 @@ WINDOW = 30
 PRECISION = math.log(1.001)
 """Of a histogram: three digits of each value."""
 LEAST_MS = 0.01
+AGAIN_S = 0.2
+"""The time until messages that were not enqueued are tried again."""
 OF_ALL = {"queue_depth", "producer_target_rate"}
 """What the first of several replicas alone says."""
 
@@ -34,7 +36,7 @@ def _number(name: str, default: float) -> float:
 
 @dataclass(frozen=True)
 class Options:
-    """What the harness asks for."""
+    """The options that the harness gives."""
 
     scenario: str
     mode: str
@@ -115,7 +117,7 @@ def _share_of(counts: Counter[int], share: float) -> float:
 
 
 class Counts:
-    """What was enqueued, and what was run; any thread may add to it."""
+    """The numbers of enqueued messages and of ended runs. Any thread may add to them."""
 
     def __init__(self) -> None:
         self.delays = Delays()
@@ -170,8 +172,32 @@ def turns(
             due -= options.batch_max
 
 
+def produce(
+    options: Options,
+    counts: Counts,
+    stopping: threading.Event,
+    *,
+    depth: Callable[[], int],
+    enqueue: Callable[[int], object],
+) -> None:
+    """Enqueue at the pace that is asked for, until the process stops.
+
+    An error is printed. The same messages stay due: the server may be away.
+    """
+    for count in turns(options, stopping, depth=depth):
+        while not stopping.is_set():
+            try:
+                enqueue(count)
+            except Exception as error:
+                print(f"{count} messages were not enqueued: {error}", file=sys.stderr)
+                stopping.wait(AGAIN_S)
+            else:
+                counts.note_enqueued(count)
+                break
+
+
 class Sampler(threading.Thread):
-    """Says what happens, each time that the wall clock has gone on by `sample_every` seconds.
+    """Prints the figures of each `sample_every` seconds of the wall clock.
 
     Args:
         depth: returns the number of messages that wait.

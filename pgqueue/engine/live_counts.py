@@ -290,13 +290,14 @@ def _estimated(connection: Connection, found: Mapping[str, Stats]) -> dict[str, 
 def by_tenant(connection: Cursors, *, limit: int, other: str) -> list[TenantMessages]:
     """Return the live messages by tenant and state, the tenants with the most messages first.
 
-    `PAGES` pages of the table are read at most: the counts of a larger table are estimates.
+    The counts are exact if the table has `BOUND` messages at most. Else they are estimates from
+    `PAGES` pages of it.
 
     Args:
         limit: the most tenants that are counted apart.
         other: the name under which the messages of further tenants are counted together.
     """
-    given = {"pages": PAGES, "limit": limit, "other": other}
+    given = {"bound": BOUND, "pages": PAGES, "limit": limit, "other": other}
     with connection.cursor() as cursor:
         cursor.execute(SQL["by_tenant"], given)
         return [TenantMessages(*row) for row in cursor.fetchall()]

@@ -114,9 +114,21 @@ def test_tenants_with_fewer_messages_are_summed_up(connection: psycopg.Connectio
     assert found == {("d", "ready"): 4, ("c", "ready"): 3, ("(other)", "ready"): 3}
 
 
+def test_a_few_messages_of_a_table_that_has_been_large_are_counted_exactly(
+    connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enqueue(connection, 2000)
+    enqueue(connection, 3, metadata='{"tenant": "a"}')
+    connection.execute("DELETE FROM pgqueue_message WHERE metadata = '{}'")
+    monkeypatch.setattr(live_counts, "PAGES", 1)
+
+    assert live(scrape(connection)) == {("a", "ready"): 3}
+
+
 def test_a_large_table_is_read_in_part(
     connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(live_counts, "BOUND", 100)
     for name in ("a", "b"):
         enqueue(connection, 10_000, metadata=f'{{"tenant": "{name}"}}')
     monkeypatch.setattr(live_counts, "PAGES", 100)

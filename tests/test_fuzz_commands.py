@@ -502,6 +502,7 @@ EXPORT = {
     "--conf": ["spark.master=local[4]", "spark.app.name="],
     "--tables-format": ["parquet", "ducklake", "delta", "iceberg"],
     "--catalog": ["env:CATALOG", "postgresql://localhost/catalog"],
+    "--source": ["eu", "shop_2"],
     "--expire": SECONDS,
 }
 
@@ -523,7 +524,7 @@ def test_the_command_for_exports_refuses_an_option_or_obeys_it(
         parser = export.Command().create_parser("manage.py", "pgqueue_export")
         name = option.removeprefix("--").replace("-", "_")
         found = vars(parser.parse_args([*target, f"{option}={value}"]))[name]
-        if option in ("--tables-format", "--catalog"):
+        if option in ("--tables-format", "--catalog", "--source"):
             assert found == value
         elif option == "--expire":
             assert found == timedelta(seconds=float(value))

@@ -16,7 +16,13 @@ except ImportError as error:
         "'pgqueue[iceberg]'."
     ) from error
 
-from pgqueue.lake.errors import CatalogUnreachable, MissingPackage, UnknownFormat
+from pgqueue.lake.errors import (
+    CatalogUnreachable,
+    CommitConflict,
+    MissingPackage,
+    OtherSource,
+    UnknownFormat,
+)
 from pgqueue.lake.exporting import LakeExport, export
 from pgqueue.lake.formats import FORMATS, Lake, opened
 
@@ -25,9 +31,11 @@ del pyarrow
 __all__ = [
     "FORMATS",
     "CatalogUnreachable",
+    "CommitConflict",
     "Lake",
     "LakeExport",
     "MissingPackage",
+    "OtherSource",
     "UnknownFormat",
     "export",
     "opened",

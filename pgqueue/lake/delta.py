@@ -2,19 +2,21 @@
 
 The position of a table is in the transaction identifiers of its log (`txn` actions): a number for
 each part of it. They are committed together with the rows, and stay when old commits are removed.
-The table's description has the identity of the database.
+The table's description has the identity of the database. In a lake of several sources, the
+identifiers have the name of the source, and the description has each source's database.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pgqueue.lake.formats import LakePlace, Position, check_after, conflicts, needed
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+from pgqueue.lake.formats import SOURCE, LakePlace, Position, check_after, conflicts, needed
 
 EXTRA = "delta"
 APP = "pgqueue"
@@ -37,27 +39,39 @@ class DeltaLake:
         self._storage = dict(place.storage or {}) or None
         self._tables: list[str] = []
 
+    def columns(self, table: str) -> pa.Schema | None:
+        """Return the columns of a table; None: there is no table."""
+        if not self._delta.DeltaTable.is_deltatable(self._uri(table), self._storage):
+            return None
+        return pa.schema(self._open(table).schema().to_arrow())
+
     def create(self, table: str, schema: pa.Schema) -> None:
         """Create a table; `append` adds the columns to it that it lacks."""
-        self._tables.append(table)
-        self._delta.DeltaTable.create(
-            self._uri(table),
-            schema=schema,
-            mode="ignore",
-            partition_by=self._place.partitions(table),
-            name=table,
-            storage_options=self._storage,
-        )
+        if table not in self._tables:
+            self._tables.append(table)
+        with self._conflicts(table):
+            self._delta.DeltaTable.create(
+                self._uri(table),
+                schema=schema,
+                mode="ignore",
+                partition_by=self._place.partitions(table),
+                name=table,
+                storage_options=self._storage,
+            )
 
     def position(self, table: str) -> Position | None:
-        """Return the position of a table's last row, as it was appended; None: it has none."""
+        """Return the position of the source's last row in a table; None: it has none."""
         return self._position_of(self._open(table))
 
+    def databases(self, table: str) -> Mapping[str, str]:
+        """Return the identity of the database of each source that has a position in a table."""
+        return _databases_of(self._open(table))
+
     def _position_of(self, opened: Any) -> Position | None:
-        database = _database_of(opened)
+        database = _databases_of(opened).get(self._place.source)
         if database is None:
             return None
-        found = {part: opened.transaction_version(_app(part)) for part in PARTS}
+        found = {part: opened.transaction_version(self._app(part)) for part in PARTS}
         known = {part: number for part, number in found.items() if number is not None}
         return {"database": database, "marker": None, **known} if known else None
 
@@ -66,13 +80,11 @@ class DeltaLake:
     ) -> None:
         """Append rows, and set the position, in one commit: see `formats.Lake`."""
         opened = self._open(table)
-        if _database_of(opened) is None:
-            # A table with rows has a description, also if the export is killed here.
-            opened.alter.set_table_description(json.dumps({"database": position["database"]}))
+        with self._conflicts(table):
+            self._describe(opened, position["database"])
         check_after(table, self._position_of(opened), after)
         # delta-rs refuses a commit if another one has set a transaction identifier meanwhile.
-        conflict = needed("deltalake.exceptions", EXTRA).CommitFailedError
-        with conflicts(table, conflict):
+        with self._conflicts(table):
             self._write(
                 opened,
                 rows,
@@ -80,7 +92,7 @@ class DeltaLake:
                 commit_properties=self._delta.CommitProperties(
                     custom_metadata={"pgqueue": dict(position)},
                     app_transactions=[
-                        self._delta.Transaction(_app(part), position[part])
+                        self._delta.Transaction(self._app(part), position[part])
                         for part in PARTS
                         if position.get(part) is not None
                     ],
@@ -88,8 +100,22 @@ class DeltaLake:
             )
 
     def replace(self, table: str, rows: pa.Table) -> None:
-        """Replace all rows of a table in one commit."""
-        self._write(self._open(table), rows, mode="overwrite")
+        """Replace all rows of the source in a table in one commit."""
+        source = self._place.source
+        chosen = f"{SOURCE} = '{source}'" if source else None
+        with self._conflicts(table):
+            self._write(self._open(table), rows, mode="overwrite", predicate=chosen)
+
+    def _describe(self, opened: Any, database: str) -> None:
+        """Note the database of the source in the table's description, if it is missing there.
+
+        A table with rows of a source has it, also if the export is killed here.
+        """
+        known, source = _databases_of(opened), self._place.source
+        if source in known:
+            return
+        described = {"databases": {**known, source: database}} if source else {"database": database}
+        opened.alter.set_table_description(json.dumps(described))
 
     def _write(self, opened: Any, rows: pa.Table, **given: Any) -> None:
         self._delta.write_deltalake(
@@ -99,7 +125,8 @@ class DeltaLake:
     def compact(self) -> None:
         """Merge small files."""
         for table in self._tables:
-            self._open(table).optimize.compact()
+            with self._conflicts(table):
+                self._open(table).optimize.compact()
 
     def expire(self, older_than: timedelta) -> None:
         """Remove files that no version of this age or younger needs, and old commits."""
@@ -122,14 +149,21 @@ class DeltaLake:
     def _uri(self, table: str) -> str:
         return f"{self._place.to}/{table}"
 
+    def _app(self, part: str) -> str:
+        return ".".join(filter(None, (APP, self._place.source, part)))
+
+    def _conflicts(self, table: str) -> AbstractContextManager[None]:
+        return conflicts(
+            f"the table {table}", needed("deltalake.exceptions", EXTRA).CommitFailedError
+        )
+
 
 open_lake = DeltaLake
 
 
-def _app(part: str) -> str:
-    return f"{APP}.{part}"
-
-
-def _database_of(table: Any) -> str | None:
-    description = table.metadata().description
-    return str(json.loads(description)["database"]) if description else None
+def _databases_of(table: Any) -> dict[str, str]:
+    """Return the identity of the database by source; the source "" is the only one."""
+    described = json.loads(table.metadata().description or "{}")
+    if "database" in described:
+        return {"": described["database"]}
+    return dict(described.get("databases", {}))

@@ -8,8 +8,8 @@ snapshots take none away.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ import psycopg
 from pgqueue.arrow.urls import DEFAULT, connect
 from pgqueue.lake.errors import CatalogUnreachable
 from pgqueue.lake.extensions import EXTRA, POSTGRES, attach, duckdb_with, quoted, type_of
-from pgqueue.lake.formats import LakePlace, Position, check_after, conflicts, needed
+from pgqueue.lake.formats import SOURCE, LakePlace, Position, check_after, conflicts, needed
 from pgqueue.values.names import SCHEME
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 SCHEMA = "pgqueue_lake"
 """The schema of the catalog's tables in PostgreSQL."""
 POSITIONS = "positions"
+"""The table of the positions; each source has its own, so that two sources never conflict in it."""
 
 
 class DuckLake:
@@ -41,6 +42,7 @@ class DuckLake:
 
     def __init__(self, place: LakePlace) -> None:
         self._place = place
+        self._positions = f"{POSITIONS}_{place.source}" if place.source else POSITIONS
         extensions = ["ducklake", POSTGRES]
         if SCHEME.match(place.to):
             extensions.append("httpfs")
@@ -64,17 +66,29 @@ class DuckLake:
             self._db.execute("USE lake")
         except needed("duckdb", EXTRA).Error as error:
             raise CatalogUnreachable(f"The catalog of {place.to} does not open: {error}") from None
-        with self._transaction():
-            self._db.execute(
-                f"CREATE TABLE IF NOT EXISTS {POSITIONS} "
-                "(table_name VARCHAR, position VARCHAR, noted_at TIMESTAMPTZ)"
-            )
+
+    def columns(self, table: str) -> pa.Schema | None:
+        """Return the columns of a table; None: there is no table."""
+        if table not in self._tables():
+            return None
+        return self._db.execute(f"SELECT * FROM {table} LIMIT 0").to_arrow_table().schema  # noqa: S608
+
+    def _tables(self) -> list[str]:
+        found = self._db.execute(
+            "SELECT table_name FROM duckdb_tables() WHERE database_name = 'lake'"
+        ).fetchall()
+        return [name for (name,) in found]
 
     def create(self, table: str, schema: pa.Schema) -> None:
         """Create a table, or add the columns to it that it lacks."""
-        known = self._columns(table)
         types = {each.name: type_of(each) for each in schema}
-        with self._transaction():
+        with self._transaction(table):
+            found = self.columns(table)
+            known = [] if found is None else found.names
+            self._db.execute(
+                f"CREATE TABLE IF NOT EXISTS {self._positions} "
+                "(table_name VARCHAR, position VARCHAR, noted_at TIMESTAMPTZ)"
+            )
             if not known:
                 columns = ", ".join(f'"{name}" {type}' for name, type in types.items())
                 by = ", ".join(f'"{name}"' for name in self._place.partitions(table))
@@ -84,47 +98,54 @@ class DuckLake:
                 if known and name not in known:
                     self._db.execute(f'ALTER TABLE {table} ADD COLUMN "{name}" {type}')
 
-        if not known:
-            # Then a program that reads the Parquet files finds all rows in them.
+        # Then a program that reads the Parquet files finds all rows in them. A session does not see
+        # the option that another one has set, so each sets it.
+        with self._conflicts("the catalog"):
             self._db.execute(
                 "CALL lake.set_option('data_inlining_row_limit', 0, table_name => ?)", [table]
             )
 
-    def _columns(self, table: str) -> list[str]:
-        found = self._db.execute(
-            "SELECT column_name FROM duckdb_columns() "
-            "WHERE database_name = 'lake' AND table_name = ?",
-            [table],
-        ).fetchall()
-        return [name for (name,) in found]
-
     def position(self, table: str) -> Position | None:
-        """Return the position of a table's last row, as it was appended; None: it has none."""
+        """Return the position of the source's last row in a table; None: it has none."""
+        return self._position_in(self._positions, table)
+
+    def _position_in(self, positions: str, table: str) -> Position | None:
         row = self._db.execute(
-            f"SELECT position FROM {POSITIONS} WHERE table_name = ? LIMIT 1",  # noqa: S608
+            f"SELECT position FROM {positions} WHERE table_name = ? LIMIT 1",  # noqa: S608
             [table],
         ).fetchone()
         return json.loads(row[0]) if row else None
+
+    def databases(self, table: str) -> Mapping[str, str]:
+        """Return the identity of the database of each source that has a position in a table."""
+        begin = f"{POSITIONS}_"
+        found = {
+            name.removeprefix(begin): self._position_in(name, table)
+            for name in self._tables()
+            if name.startswith(begin)
+        }
+        return {source: known["database"] for source, known in found.items() if known}
 
     def append(
         self, table: str, rows: pa.Table, position: Position, *, after: Position | None
     ) -> None:
         """Append rows, and set the position, in one commit: see `formats.Lake`."""
-        conflict = needed("duckdb", EXTRA).TransactionException
-        with conflicts(table, conflict), self._transaction():
+        with self._transaction(table):
             check_after(table, self.position(table), after)
             if rows.num_rows:
                 self._insert(table, rows)
-            self._db.execute(f"DELETE FROM {POSITIONS} WHERE table_name = ?", [table])  # noqa: S608
+            self._db.execute(f"DELETE FROM {self._positions} WHERE table_name = ?", [table])  # noqa: S608
             self._db.execute(
-                f"INSERT INTO {POSITIONS} VALUES (?, ?, now())",  # noqa: S608
+                f"INSERT INTO {self._positions} VALUES (?, ?, now())",  # noqa: S608
                 [table, json.dumps(position)],
             )
 
     def replace(self, table: str, rows: pa.Table) -> None:
-        """Replace all rows of a table in one commit."""
-        with self._transaction():
-            self._db.execute(f"DELETE FROM {table}")  # noqa: S608
+        """Replace all rows of the source in a table in one commit."""
+        source = self._place.source
+        chosen = f" WHERE {SOURCE} = {quoted(source)}" if source else ""
+        with self._transaction(table):
+            self._db.execute(f"DELETE FROM {table}{chosen}")  # noqa: S608
             if rows.num_rows:
                 self._insert(table, rows)
 
@@ -137,31 +158,37 @@ class DuckLake:
 
     def compact(self) -> None:
         """Merge small files. The files of before stay until their snapshots are expired."""
-        self._db.execute("CALL ducklake_flush_inlined_data('lake')")
-        self._db.execute("CALL ducklake_merge_adjacent_files('lake')")
+        with self._conflicts("the catalog"):
+            self._db.execute("CALL ducklake_flush_inlined_data('lake')")
+            self._db.execute("CALL ducklake_merge_adjacent_files('lake')")
 
     def expire(self, older_than: timedelta) -> None:
         """Remove snapshots that are older, and the files that no other snapshot needs."""
         # Arithmetic on these times would take the extension ICU.
         until = f"TIMESTAMPTZ {quoted((datetime.now(UTC) - older_than).isoformat(' '))}"
-        self._db.execute(f"CALL ducklake_expire_snapshots('lake', older_than => {until})")
-        for clean in ("ducklake_cleanup_old_files", "ducklake_delete_orphaned_files"):
-            self._db.execute(f"CALL {clean}('lake', older_than => {until})")
+        with self._conflicts("the catalog"):
+            self._db.execute(f"CALL ducklake_expire_snapshots('lake', older_than => {until})")
+            for clean in ("ducklake_cleanup_old_files", "ducklake_delete_orphaned_files"):
+                self._db.execute(f"CALL {clean}('lake', older_than => {until})")
 
     def close(self) -> None:
         """Close the lake."""
         self._db.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN TRANSACTION")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            with suppress(needed("duckdb", EXTRA).Error):
-                self._db.execute("ROLLBACK")
-            raise
+    def _transaction(self, table: str) -> Iterator[None]:
+        with self._conflicts(f"the table {table}"):
+            self._db.execute("BEGIN TRANSACTION")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(needed("duckdb", EXTRA).Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+    def _conflicts(self, what: str) -> AbstractContextManager[None]:
+        return conflicts(what, needed("duckdb", EXTRA).TransactionException)
 
 
 open_lake = DuckLake

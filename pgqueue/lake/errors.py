@@ -1,6 +1,6 @@
 """The errors of exports to a lake; `pgqueue.arrow.errors` has the errors of every export."""
 
-from pgqueue.arrow.errors import PipelineError
+from pgqueue.arrow.errors import ExportConflict, PipelineError
 
 
 class MissingPackage(PipelineError):
@@ -13,3 +13,11 @@ class UnknownFormat(PipelineError):
 
 class CatalogUnreachable(PipelineError):
     """The catalog of a lake does not open."""
+
+
+class CommitConflict(ExportConflict):
+    """Another commit to the lake came first, and this one has written nothing."""
+
+
+class OtherSource(PipelineError):
+    """A lake of several sources gets rows without a source, or a lake of one gets a source."""

@@ -8,6 +8,9 @@
 History is followed by the order of transactions, below the horizon of open ones, and events by
 their positions: see `arrow.streaming` and `arrow.eventstream`. A killed export leaves at most files
 that no table names. Dead letters and flows change in place. Each export replaces them.
+
+Several databases may export to one lake, each under the name of its source. Each source has a
+position of its own in a table, and only an export of this source moves it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,17 +29,28 @@ import pyarrow as pa
 
 from pgqueue.arrow import eventstream, streaming, targets
 from pgqueue.arrow.copying import arrow_schema
-from pgqueue.arrow.errors import DataLoss, OtherCluster
+from pgqueue.arrow.errors import DataLoss, InvalidOption, OtherCluster
 from pgqueue.arrow.options import EARLIEST, ReadOptions, StreamOptions
 from pgqueue.arrow.planning import plan
 from pgqueue.arrow.reading import batches
 from pgqueue.arrow.tables import TABLES
 from pgqueue.arrow.targets import HELD, UNKNOWN, Progress
-from pgqueue.lake.formats import DAY, Lake, LakePlace, Position, opened
+from pgqueue.lake.errors import OtherSource
+from pgqueue.lake.formats import (
+    DAY,
+    SOURCE,
+    Lake,
+    LakePlace,
+    Position,
+    check_source,
+    opened,
+    retried,
+)
 from pgqueue.lake.scanning import Scanner
 from pgqueue.redaction import Redaction
+from pgqueue.values.error_words import checked_option
 from pgqueue.values.escaping import logger_of
-from pgqueue.values.names import as_folder
+from pgqueue.values.names import as_folder, as_slot
 
 T = TypeVar("T")
 
@@ -47,6 +62,12 @@ DEFAULT = Redaction()
 OF_HISTORY = ("history", "attempts", "steps")
 EVENTS = "events"
 REPLACED = ("deadletters", "flows")
+LEAST_AGE = timedelta(days=1)
+"""The least age of expired snapshots in a lake of several sources.
+
+An export of another source may be writing a file that no snapshot names yet, and `expire` removes
+older files of this kind.
+"""
 
 
 class LakeExport(NamedTuple):
@@ -70,6 +91,7 @@ def export(
     to: str,
     tables_format: str,
     catalog: str | None = None,
+    source: str = "",
     batch: int = BATCH,
     redact: Redaction | None = DEFAULT,
     by_channel: bool = False,
@@ -90,6 +112,9 @@ def export(
         tables_format: "ducklake", "delta" or "iceberg".
         catalog: The connection URL of the catalog of a DuckLake (by default the database of the
             queue) or of Iceberg (by default a SQLite file in the folder). Delta has none.
+        source: The name of this database in a lake of several databases: small letters, digits and
+            underscores. The column `source` of each row has it. "": the lake is of this database
+            alone. A lake is begun with sources or without, and stays so.
         batch: The most messages, and the most events, in a commit.
         redact: The fields to redact in payloads, metadata, results, progress and events; by default
             `pgqueue.redaction.FIELDS`. The bodies of raw messages are then left out. None: no
@@ -97,7 +122,8 @@ def export(
         by_channel: New tables are partitioned by channel, too, and events by topic.
         storage: options of the object store, by the names that the writer of the format knows.
         compact: Merge small files.
-        expire: Remove snapshots that are older, and their files; None: keep them.
+        expire: Remove snapshots that are older, and their files; None: keep them. With a source it
+            must be a day or more.
         progress: The function is called as the export of history goes on.
         event_progress: The function is called as the export of events goes on.
 
@@ -105,30 +131,52 @@ def export(
         CatalogUnreachable: the catalog of the lake does not open.
         DataLoss: retention has removed rows that a table lacks.
         ExportConflict: another export writes to this target.
+        InvalidOption: the source is invalid, or an option does not fit a lake of several sources.
         MissingPackage: the extra of the format is not installed.
         OtherCluster: a table is of another database, or this database was restored.
+        OtherSource: the lake was begun without a source, or with sources; or it has this database
+            under another name.
         UnknownFormat: there is no format of this name.
     """
     to = as_folder(to)
+    if source:
+        _check_sources(source, tables_format, catalog, expire)
     place = LakePlace(
-        to, catalog or (url if tables_format == "ducklake" else None), by_channel, storage
+        to, catalog or (url if tables_format == "ducklake" else None), by_channel, storage, source
     )
     with (
         targets.alone(url, to) as connection,
         closing(opened(tables_format, place)) as lake,
         closing(Scanner(url)) as scanner,
     ):
-        exporting = _Exporting(connection, lake, scanner, url, to, batch, redact)
+        exporting = _Exporting(connection, lake, scanner, url, place, batch, redact)
         rows = exporting.follow({"history": progress, EVENTS: event_progress})
         rows |= exporting.replace()
         if compact:
-            lake.compact()
+            retried(lake.compact)
         if expire is not None:
-            lake.expire(expire)
+            retried(partial(lake.expire, expire))
         held, by = targets.held_back(connection)
         if held:
             logger.warning(HELD, held, by or UNKNOWN)
         return LakeExport(rows, held, by)
+
+
+def _check_sources(
+    source: str, tables_format: str, catalog: str | None, expire: timedelta | None
+) -> None:
+    """Check the options of an export to a lake of several sources."""
+    checked_option(as_slot, "source", source, InvalidOption)
+    if tables_format == "ducklake" and not catalog:
+        raise InvalidOption(
+            f"source={source!r}: give the URL of the catalog, too, the same for all sources. Each "
+            "queue would have a DuckLake of its own otherwise."
+        )
+    if expire is not None and expire < LEAST_AGE:
+        raise InvalidOption(
+            f"expire={expire.total_seconds():g}: with a source, it must be a day (86400 seconds) "
+            "or more. An export of another source may be writing files now."
+        )
 
 
 @dataclass
@@ -151,7 +199,7 @@ class _Followed:
     def read(self, scanner: Scanner, after: Any, end: Any) -> pa.Table:
         """Return the rows between two offsets."""
         [part] = self.follow.divide(self.options, after, end)
-        return _with_day(self.name, scanner.read(self.follow, self.options, after, part))
+        return scanner.read(self.follow, self.options, after, part)
 
 
 class _Exporting:
@@ -163,7 +211,7 @@ class _Exporting:
         lake: Lake,
         scanner: Scanner,
         url: str,
-        to: str,
+        place: LakePlace,
         batch: int,
         redact: Redaction | None,
     ) -> None:
@@ -171,10 +219,11 @@ class _Exporting:
         self._lake = lake
         self._scanner = scanner
         self._url = url
-        self._to = to
+        self._to = place.to
+        self._source = place.source
         self._batch = batch
         self._redact = "" if redact is None else redact.to_json()
-        self._target = targets.target_of(connection, to)
+        self._target = targets.target_of(connection, place.to)
 
     def follow(self, shows: Mapping[str, Callable[[Progress], None]]) -> dict[str, int]:
         """Append all rows that are new now; return their number by table."""
@@ -185,7 +234,7 @@ class _Exporting:
         for each, end, rows in _one_ahead(self._batches_of(followed)):
             targets.confirm(self._connection)
             position = end.as_json()
-            self._lake.append(each.name, rows, position, after=each.position)
+            retried(partial(self._lake.append, each.name, rows, position, after=each.position))
             each.offset, each.position = end, position
             each.done += rows.num_rows
             self._note(followed)
@@ -205,7 +254,8 @@ class _Exporting:
                     end = each.next(places[each.name], self._batch)
                     if end is None:
                         continue
-                    rows = each.read(self._scanner, places[each.name], end)
+                    found = each.read(self._scanner, places[each.name], end)
+                    rows = self._stamped(each.name, found)
                 yield each, end, rows
                 places[each.name] = end
                 going_on.append(each)
@@ -214,14 +264,14 @@ class _Exporting:
         """Replace the rows that change in place; return their number by table."""
         done = {}
         for name in REPLACED:
-            self._lake.create(name, _schema(name))
+            self._create(name)
             options = ReadOptions(
                 url=self._url, name=name, columns=TABLES[name].columns, redact=self._redact
             )
             found = (rows for part in plan(options) for rows in batches(options, part))
-            rows = _with_day(name, pa.Table.from_batches(found, _read_schema(name)))
+            rows = self._stamped(name, pa.Table.from_batches(found, _read_schema(name)))
             targets.confirm(self._connection)
-            self._lake.replace(name, rows)
+            retried(partial(self._lake.replace, name, rows))
             done[name] = rows.num_rows
         targets.note_time(self._connection, self._target)
         return done
@@ -235,13 +285,44 @@ class _Exporting:
         return self._followed(EVENTS, eventstream, eventstream.newest(self._options(EVENTS)))
 
     def _followed(self, name: str, follow: ModuleType, until: Any) -> _Followed:
-        self._lake.create(name, _schema(name))
+        self._create(name)
         position = self._lake.position(name)
+        if position is None:
+            self._check_is_new(name)
         options = self._options(name)
         with self._naming(name):
             offset = follow.Offset.from_json(position) if position else follow.first(options)
             follow.check(self._url, offset)
         return _Followed(name, follow, options, until, offset, position)
+
+    def _create(self, name: str) -> None:
+        """Create a table, or add the columns that it lacks."""
+        schema = _read_schema(name).append(pa.field(DAY, pa.date32()))
+        if self._source:
+            schema = schema.append(pa.field(SOURCE, pa.string()))
+
+        def create() -> None:
+            if (known := self._lake.columns(name)) is not None:
+                check_source(name, known, self._source)
+            self._lake.create(name, schema)
+
+        retried(create)
+
+    def _check_is_new(self, name: str) -> None:
+        """Check that a table has no rows of this database under the name of another source."""
+        for source, database in self._lake.databases(name).items():
+            if database == self._target["database"] and source != self._source:
+                raise OtherSource(
+                    f"The table {name} of {self._to} has this database already, as the source "
+                    f"{source!r}: give this source, or each row would be there twice."
+                )
+
+    def _stamped(self, table: str, rows: pa.Table) -> pa.Table:
+        """Add the UTC day of each row, and the source."""
+        rows = rows.append_column(DAY, rows[TABLES[table].time].cast(pa.date32()))
+        if not self._source:
+            return rows
+        return rows.append_column(SOURCE, pa.array([self._source] * len(rows), pa.string()))
 
     def _options(self, name: str) -> StreamOptions:
         return StreamOptions(
@@ -279,9 +360,11 @@ class _Exporting:
         try:
             yield
         except (DataLoss, OtherCluster) as error:
+            of = f", source {self._source!r}," if self._source else ""
+            other = ", or as another source" if self._source else ""
             raise type(error)(
-                f"The table {table} of {self._to} does not follow this database: {error} "
-                "An export has no checkpoint beside its tables: export to another folder."
+                f"The table {table} of {self._to}{of} does not follow this database: {error} "
+                f"An export has no checkpoint beside its tables: export to another folder{other}."
             ) from error
 
 
@@ -300,12 +383,3 @@ def _place_of(offset: Any) -> Any:
 
 def _read_schema(table: str) -> pa.Schema:
     return arrow_schema(TABLES[table].columns)
-
-
-def _schema(table: str) -> pa.Schema:
-    return _read_schema(table).append(pa.field(DAY, pa.date32()))
-
-
-def _with_day(table: str, rows: pa.Table) -> pa.Table:
-    """Add the UTC day of each row."""
-    return rows.append_column(DAY, rows[TABLES[table].time].cast(pa.date32()))

@@ -6,21 +6,31 @@ or neither.
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pgqueue.arrow.errors import ExportConflict
-from pgqueue.lake.errors import MissingPackage, UnknownFormat
+from pgqueue.lake.errors import CommitConflict, MissingPackage, OtherSource, UnknownFormat
 from pgqueue.values.error_words import hint, shown
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+T = TypeVar("T")
+
 DAY = "day"
 """The column with the UTC day of a row, by which all tables are partitioned."""
+SOURCE = "source"
+"""The column with the source of a row, in a lake of several sources."""
+TRIES = 20
+"""How often a commit is tried, if other commits come first."""
+LONGEST_PAUSE = 1.0
+"""Seconds between these tries."""
 PART_OF = {"history": "channel", "deadletters": "channel", "events": "topic"}
 """The columns by which tables are partitioned, too, if an export asks for it."""
 
@@ -34,15 +44,17 @@ class LakePlace(NamedTuple):
 
     Attributes:
         to: the folder of the data: an absolute path or a URL.
-        catalog: the connection URL of the catalog; None: the default of the format.
-        by_channel: new tables are partitioned by channel, and events by topic.
-        storage: options of the object store, by the names that the format's writer knows.
+        catalog: The connection URL of the catalog; None: the default of the format.
+        by_channel: New tables are partitioned by channel, and events by topic.
+        storage: Options of the object store, by the names that the format's writer knows.
+        source: The name of the database in a lake of several databases; "": it is the only one.
     """
 
     to: str
     catalog: str | None = None
     by_channel: bool = False
     storage: Mapping[str, str] | None = None
+    source: str = ""
 
     def partitions(self, table: str) -> list[str]:
         """Return the columns by which a table is partitioned."""
@@ -51,13 +63,22 @@ class LakePlace(NamedTuple):
 
 
 class Lake(Protocol):
-    """An open lake."""
+    """An open lake, as one source writes to it.
+
+    Each verb that commits raises `CommitConflict` if another commit came first.
+    """
+
+    def columns(self, table: str) -> pa.Schema | None:
+        """Return the columns of a table; None: there is no table."""
 
     def create(self, table: str, schema: pa.Schema) -> None:
         """Create a table, or add the columns to it that it lacks."""
 
     def position(self, table: str) -> Position | None:
-        """Return the position of a table's last row, as it was appended; None: it has none."""
+        """Return the position of the source's last row in a table; None: it has none."""
+
+    def databases(self, table: str) -> Mapping[str, str]:
+        """Return the identity of the database of each source that has a position in a table."""
 
     def append(
         self, table: str, rows: pa.Table, position: Position, *, after: Position | None
@@ -72,7 +93,7 @@ class Lake(Protocol):
         """
 
     def replace(self, table: str, rows: pa.Table) -> None:
-        """Replace all rows of a table in one commit."""
+        """Replace all rows of the source in a table in one commit."""
 
     def compact(self) -> None:
         """Merge small files."""
@@ -120,15 +141,51 @@ def check_after(table: str, found: Position | None, after: Position | None) -> N
         )
 
 
+def check_source(table: str, known: pa.Schema, source: str) -> None:
+    """Check that a table has the column `source` if, and only if, the export has a source.
+
+    Raises:
+        OtherSource: it is otherwise.
+    """
+    if (SOURCE in known.names) == bool(source):
+        return
+    if source:
+        raise OtherSource(
+            f"The table {table} was begun without a source, so its rows are of one database: leave "
+            f"out the source {source!r}, or export to another folder."
+        )
+    raise OtherSource(
+        f"The table {table} has rows of several databases: name this one by a source "
+        "(--source NAME), or export to another folder."
+    )
+
+
 @contextmanager
-def conflicts(table: str, *errors: type[Exception]) -> Iterator[None]:
-    """Raise an error of a writer that another commit came first as an ExportConflict."""
+def conflicts(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Raise an error of a writer that another commit came first as a CommitConflict."""
     try:
         yield
     except errors as error:
-        raise ExportConflict(
-            f"Another export has changed the table {table} meanwhile: {error}. Run it again."
+        raise CommitConflict(
+            f"Another export has changed {what} meanwhile: {error}. Run it again."
         ) from error
+
+
+def retried(commit: Callable[[], T]) -> T:
+    """Return the value of a commit; repeat the commit if another one comes first.
+
+    An export of another source may commit at any moment. A commit that is repeated checks the
+    position again, so that no row is appended twice.
+
+    Raises:
+        CommitConflict: other commits came first each time.
+    """
+    for _ in range(TRIES - 1):
+        with suppress(CommitConflict):
+            return commit()
+        # The pause is random, so that two exports do not meet again.
+        time.sleep(random.uniform(0, LONGEST_PAUSE))  # noqa: S311
+    return commit()
 
 
 def needed(name: str, extra: str) -> Any:

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pgqueue.arrow.urls import resolve
 from pgqueue.lake.errors import CatalogUnreachable
-from pgqueue.lake.formats import DAY, LakePlace, Position, check_after, conflicts, needed
+from pgqueue.lake.formats import (
+    DAY,
+    SOURCE,
+    LakePlace,
+    Position,
+    check_after,
+    conflicts,
+    needed,
+)
 from pgqueue.values.names import SCHEME
 
 if TYPE_CHECKING:
@@ -38,8 +48,10 @@ class IcebergLake:
 
     def __init__(self, place: LakePlace) -> None:
         self._place = place
+        self._property = f"{POSITION}.{place.source}" if place.source else POSITION
         sql = needed("pyiceberg.catalog.sql", EXTRA)
         self._is_equal = needed("pyiceberg.expressions", EXTRA).EqualTo
+        self._is_any = needed("pyiceberg.expressions", EXTRA).AlwaysTrue()
         errors = needed("sqlalchemy.exc", EXTRA)
         is_url = SCHEME.match(place.to)
         if not is_url:
@@ -56,29 +68,48 @@ class IcebergLake:
             raise CatalogUnreachable(f"The catalog of {place.to} does not open: {error}") from None
         self._tables: list[str] = []
 
+    def columns(self, table: str) -> pa.Schema | None:
+        """Return the columns of a table; None: there is no table."""
+        if not self._catalog.table_exists(f"{NAMESPACE}.{table}"):
+            return None
+        found: pa.Schema = self._open(table).schema().as_arrow()
+        return found
+
     def create(self, table: str, schema: pa.Schema) -> None:
         """Create a table, or add the columns to it that it lacks."""
-        self._tables.append(table)
-        with (
-            self._catalog.create_table_if_not_exists(
-                f"{NAMESPACE}.{table}", schema
-            ).transaction() as change,
-            change.update_schema() as columns,
-        ):
-            columns.union_by_name(schema)
-        opened = self._open(table)
-        if not opened.spec().fields and not opened.snapshots():
-            with opened.update_spec() as spec:
-                for column in self._place.partitions(table):
-                    spec.add_identity(column)
+        if table not in self._tables:
+            self._tables.append(table)
+        with self._conflicts(table):
+            with (
+                self._catalog.create_table_if_not_exists(
+                    f"{NAMESPACE}.{table}", schema
+                ).transaction() as change,
+                change.update_schema() as columns,
+            ):
+                columns.union_by_name(schema)
+            opened = self._open(table)
+            if not opened.spec().fields and not opened.snapshots():
+                with opened.update_spec() as spec:
+                    for column in self._place.partitions(table):
+                        spec.add_identity(column)
 
     def position(self, table: str) -> Position | None:
-        """Return the position of a table's last row, as it was appended; None: it has none."""
+        """Return the position of the source's last row in a table; None: it has none."""
         return self._position_of(self._open(table))
 
     def _position_of(self, opened: Any) -> Position | None:
-        found = opened.properties.get(POSITION)
+        found = opened.properties.get(self._property)
         return json.loads(found) if found else None
+
+    def databases(self, table: str) -> Mapping[str, str]:
+        """Return the identity of the database of each source that has a position in a table."""
+        begin = f"{POSITION}."
+        found = self._open(table).properties.items()
+        return {
+            name.removeprefix(begin): json.loads(position)["database"]
+            for name, position in found
+            if name.startswith(begin)
+        }
 
     def append(
         self, table: str, rows: pa.Table, position: Position, *, after: Position | None
@@ -86,23 +117,21 @@ class IcebergLake:
         """Append rows, and set the position, in one commit: see `formats.Lake`."""
         opened = self._open(table)
         check_after(table, self._position_of(opened), after)
-        # PyIceberg would append the rows again after another commit. This changes no property of
-        # the stored table.
-        opened.metadata.properties[RETRIES] = "0"
-        given = {POSITION: json.dumps(position)}
-        conflict = needed("pyiceberg.exceptions", EXTRA).CommitFailedException
-        with conflicts(table, conflict), opened.transaction() as change:
+        given = {self._property: json.dumps(position)}
+        with self._conflicts(table), opened.transaction() as change:
             if rows.num_rows:
                 change.append(rows, snapshot_properties=given)
             change.set_properties(given)
 
     def replace(self, table: str, rows: pa.Table) -> None:
-        """Replace all rows of a table in one commit."""
+        """Replace all rows of the source in a table in one commit."""
         opened = self._open(table)
-        is_empty = not opened.scan().count()
-        with opened.transaction() as change:
+        source = self._place.source
+        chosen = self._is_equal(SOURCE, source) if source else self._is_any
+        is_empty = not opened.scan(row_filter=chosen).count()
+        with self._conflicts(table), opened.transaction() as change:
             if not is_empty:
-                change.overwrite(rows)
+                change.overwrite(rows, overwrite_filter=chosen)
             elif rows.num_rows:
                 change.append(rows)
 
@@ -115,7 +144,7 @@ class IcebergLake:
                     chosen = self._is_equal(DAY, day.isoformat())
                     opened = self._open(table)
                     rows = opened.scan(row_filter=chosen).to_arrow()
-                    with opened.transaction() as change:
+                    with self._conflicts(table), opened.transaction() as change:
                         change.overwrite(rows, overwrite_filter=chosen)
 
     def _days(self, table: str) -> list[Any]:
@@ -128,14 +157,24 @@ class IcebergLake:
         """Remove snapshots that are older, except the last one."""
         for table in self._tables:
             until = datetime.now(UTC) - older_than
-            self._open(table).maintenance.expire_snapshots().older_than(until).commit()
+            with self._conflicts(table):
+                self._open(table).maintenance.expire_snapshots().older_than(until).commit()
 
     def close(self) -> None:
         """Close the catalog's connections."""
         self._catalog.close()
 
     def _open(self, table: str) -> Any:
-        return self._catalog.load_table(f"{NAMESPACE}.{table}")
+        opened = self._catalog.load_table(f"{NAMESPACE}.{table}")
+        # PyIceberg would repeat a commit with old rows after another commit. This changes no
+        # property of the stored table.
+        opened.metadata.properties[RETRIES] = "0"
+        return opened
+
+    def _conflicts(self, table: str) -> AbstractContextManager[None]:
+        return conflicts(
+            f"the table {table}", needed("pyiceberg.exceptions", EXTRA).CommitFailedException
+        )
 
 
 open_lake = IcebergLake

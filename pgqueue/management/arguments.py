@@ -21,6 +21,7 @@ from pgqueue.values.names import (
     as_folder,
     as_key,
     as_path,
+    as_slot,
     as_text,
 )
 from pgqueue.values.number_checks import LARGEST, as_age, as_count
@@ -367,6 +368,12 @@ def rate(text: str) -> float:
     if not 0 < number <= LARGEST:
         raise ValueError(f"it must be a number above 0, {LARGEST} at most.")
     return number
+
+
+@_kind
+def source(text: str) -> str:
+    """Read the name of a database in a lake of several databases."""
+    return as_slot(text)
 
 
 @_kind

@@ -48,7 +48,8 @@ def test_it_says_how_many_rows_are_new(
 
 
 @pytest.mark.parametrize(
-    "option", ["--catalog=env:X", "--by-channel", "--compact", "--expire=9", "--expire=0"]
+    "option",
+    ["--catalog=env:X", "--source=eu", "--by-channel", "--compact", "--expire=9", "--expire=0"],
 )
 def test_an_option_of_lakes_is_refused_for_parquet(option: str, url: str) -> None:
     pytest.importorskip("pyspark")

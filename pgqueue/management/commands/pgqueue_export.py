@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from pgqueue.management.arguments import duration, folder, text, whole
+from pgqueue.management.arguments import duration, folder, source, text, whole
 from pgqueue.management.bars import progress_bars
 from pgqueue.management.spark import (
     Result,
@@ -19,7 +19,7 @@ from pgqueue.management.spark import (
 )
 
 PARQUET = "parquet"
-OF_A_LAKE = ("catalog", "by_channel", "compact", "expire")
+OF_A_LAKE = ("catalog", "source", "by_channel", "compact", "expire")
 
 
 class Command(SparkCommand):
@@ -60,6 +60,13 @@ class Command(SparkCommand):
             help="The URL of the database that has the catalog of a DuckLake (default: the queue's "
             "database) or of Iceberg (default: a SQLite file in DIR). Or env:NAME, a variable that "
             "contains it, or file:PATH, a file that contains it.",
+        )
+        parser.add_argument(
+            "--source",
+            type=source,
+            metavar="NAME",
+            help="The name of this database in a lake of several databases, in small letters: the "
+            "column source has it. A DuckLake then needs --catalog, the same for all sources.",
         )
         parser.add_argument(
             "--by-channel",
@@ -148,6 +155,7 @@ def _export_to_lake(url: str, options: Mapping[str, Any]) -> Result:
             to=options["to"],
             tables_format=options["tables_format"],
             catalog=options["catalog"],
+            source=options["source"] or "",
             batch=options["batch"],
             redact=redaction(options),
             by_channel=options["by_channel"],

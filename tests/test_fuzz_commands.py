@@ -503,6 +503,7 @@ EXPORT = {
     "--tables-format": ["parquet", "ducklake", "delta", "iceberg"],
     "--catalog": ["env:CATALOG", "postgresql://localhost/catalog"],
     "--source": ["eu", "shop_2"],
+    "--events": ["all", "shop.events.OrderPaid"],
     "--expire": SECONDS,
 }
 
@@ -530,6 +531,8 @@ def test_the_command_for_exports_refuses_an_option_or_obeys_it(
             assert found == timedelta(seconds=float(value))
         elif option == "--batch":
             assert found == int(value)
+        elif option == "--events":
+            assert found == [value]
         elif option == "--conf":
             assert ["=".join(each) for each in found] == [value]
         else:

@@ -135,6 +135,11 @@ def class_of(topic: str) -> type[Event] | None:
     return _classes.get(topic)
 
 
+def declared() -> list[type[Event]]:
+    """Return the classes that are declared in this process, by their topics."""
+    return [_classes[topic] for topic in sorted(_classes)]
+
+
 def key_of(event: Event) -> str:
     """Return the value of the event's key field as a key; "": its class has no key field.
 

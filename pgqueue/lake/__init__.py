@@ -23,6 +23,7 @@ from pgqueue.lake.errors import (
     OtherSource,
     UnknownFormat,
 )
+from pgqueue.lake.event_tables import EventField, EventTable, event_table
 from pgqueue.lake.exporting import LakeExport, export
 from pgqueue.lake.formats import FORMATS, Lake, opened
 
@@ -32,11 +33,14 @@ __all__ = [
     "FORMATS",
     "CatalogUnreachable",
     "CommitConflict",
+    "EventField",
+    "EventTable",
     "Lake",
     "LakeExport",
     "MissingPackage",
     "OtherSource",
     "UnknownFormat",
+    "event_table",
     "export",
     "opened",
 ]

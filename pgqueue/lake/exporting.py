@@ -15,7 +15,7 @@ position of its own in a table, and only an export of this source moves it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -36,6 +36,7 @@ from pgqueue.arrow.reading import batches
 from pgqueue.arrow.tables import TABLES
 from pgqueue.arrow.targets import HELD, UNKNOWN, Progress
 from pgqueue.lake.errors import OtherSource
+from pgqueue.lake.event_tables import EventTable, check_names, columns_of, rows_of, schema_of
 from pgqueue.lake.formats import (
     DAY,
     SOURCE,
@@ -74,7 +75,8 @@ class LakeExport(NamedTuple):
     """The numbers of rows that an export has written, and of rows that it has left.
 
     Attributes:
-        rows: The new rows of each table; for dead letters and flows, all rows.
+        rows: The new rows of each table, also of each table of typed events; for dead letters and
+            flows, all rows.
         held: The ended messages that are not exported yet. A transaction that began before they
             ended holds them back. It is still open in any database of the cluster.
         held_by: The oldest such transaction; "": it is unknown, or no message is held.
@@ -92,6 +94,7 @@ def export(
     tables_format: str,
     catalog: str | None = None,
     source: str = "",
+    events: Sequence[EventTable] = (),
     batch: int = BATCH,
     redact: Redaction | None = DEFAULT,
     by_channel: bool = False,
@@ -115,6 +118,7 @@ def export(
         source: The name of this database in a lake of several databases: small letters, digits and
             underscores. The column `source` of each row has it. "": the lake is of this database
             alone. A lake is begun with sources or without, and stays so.
+        events: The tables of typed events that this export adds to, too (see `event_table`).
         batch: The most messages, and the most events, in a commit.
         redact: The fields to redact in payloads, metadata, results, progress and events; by default
             `pgqueue.redaction.FIELDS`. The bodies of raw messages are then left out. None: no
@@ -131,7 +135,8 @@ def export(
         CatalogUnreachable: the catalog of the lake does not open.
         DataLoss: retention has removed rows that a table lacks.
         ExportConflict: another export writes to this target.
-        InvalidOption: the source is invalid, or an option does not fit a lake of several sources.
+        InvalidOption: the source is invalid, or an option does not fit a lake of several sources;
+            or two topics have one table.
         MissingPackage: the extra of the format is not installed.
         OtherCluster: a table is of another database, or this database was restored.
         OtherSource: the lake was begun without a source, or with sources; or it has this database
@@ -139,6 +144,7 @@ def export(
         UnknownFormat: there is no format of this name.
     """
     to = as_folder(to)
+    check_names(events)
     if source:
         _check_sources(source, tables_format, catalog, expire)
     place = LakePlace(
@@ -150,7 +156,7 @@ def export(
         closing(Scanner(url)) as scanner,
     ):
         exporting = _Exporting(connection, lake, scanner, url, place, batch, redact)
-        rows = exporting.follow({"history": progress, EVENTS: event_progress})
+        rows = exporting.follow({"history": progress, EVENTS: event_progress}, events)
         rows |= exporting.replace()
         if compact:
             retried(lake.compact)
@@ -181,7 +187,10 @@ def _check_sources(
 
 @dataclass
 class _Followed:
-    """A table that gets new rows, the offset of its last row, and the position that it has."""
+    """A table that gets new rows, the offset of its last row, and the position that it has.
+
+    `shape` makes its rows of the rows that are read.
+    """
 
     name: str
     follow: ModuleType
@@ -189,6 +198,7 @@ class _Followed:
     until: Any
     offset: Any
     position: Position | None
+    shape: Callable[[pa.Table], pa.Table]
     done: int = field(default=0)
 
     def next(self, after: Any, batch: int) -> Any | None:
@@ -224,10 +234,13 @@ class _Exporting:
         self._batch = batch
         self._redact = "" if redact is None else redact.to_json()
         self._target = targets.target_of(connection, place.to)
+        self._read: tuple[Any, pa.Table] | None = None
 
-    def follow(self, shows: Mapping[str, Callable[[Progress], None]]) -> dict[str, int]:
+    def follow(
+        self, shows: Mapping[str, Callable[[Progress], None]], events: Sequence[EventTable]
+    ) -> dict[str, int]:
         """Append all rows that are new now; return their number by table."""
-        followed = [*self._of_history(), self._of_events()]
+        followed = [*self._of_history(), *self._of_events(events)]
         # All tables are of this database.
         targets.disown(self._connection, self._target)
         waiting = self._waiting(followed)
@@ -254,17 +267,24 @@ class _Exporting:
                     end = each.next(places[each.name], self._batch)
                     if end is None:
                         continue
-                    found = each.read(self._scanner, places[each.name], end)
-                    rows = self._stamped(each.name, found)
+                    found = self._rows(each, places[each.name], end)
+                    rows = self._stamped(each.options.name, each.shape(found))
                 yield each, end, rows
                 places[each.name] = end
                 going_on.append(each)
+
+    def _rows(self, each: _Followed, after: Any, end: Any) -> pa.Table:
+        """Read the rows between two offsets; tables of typed events share the last read."""
+        wanted = (each.options.name, after, end)
+        if self._read is None or self._read[0] != wanted:
+            self._read = wanted, each.read(self._scanner, after, end)
+        return self._read[1]
 
     def replace(self) -> dict[str, int]:
         """Replace the rows that change in place; return their number by table."""
         done = {}
         for name in REPLACED:
-            self._create(name)
+            self._create(name, _read_schema(name))
             options = ReadOptions(
                 url=self._url, name=name, columns=TABLES[name].columns, redact=self._redact
             )
@@ -281,23 +301,43 @@ class _Exporting:
         for name in OF_HISTORY:
             yield self._followed(name, streaming, until)
 
-    def _of_events(self) -> _Followed:
-        return self._followed(EVENTS, eventstream, eventstream.newest(self._options(EVENTS)))
+    def _of_events(self, typed: Sequence[EventTable]) -> Iterator[_Followed]:
+        until = eventstream.newest(self._options(EVENTS))
+        yield self._followed(EVENTS, eventstream, until)
+        for table in typed:
+            columns = columns_of(table, self._lake.columns(table.name))
+            yield self._followed(
+                table.name,
+                eventstream,
+                until,
+                of=EVENTS,
+                schema=schema_of(columns),
+                shape=partial(rows_of, table.topic, columns),
+            )
 
-    def _followed(self, name: str, follow: ModuleType, until: Any) -> _Followed:
-        self._create(name)
+    def _followed(
+        self,
+        name: str,
+        follow: ModuleType,
+        until: Any,
+        *,
+        of: str | None = None,
+        schema: pa.Schema | None = None,
+        shape: Callable[[pa.Table], pa.Table] = lambda rows: rows,
+    ) -> _Followed:
+        self._create(name, schema or _read_schema(name))
         position = self._lake.position(name)
         if position is None:
             self._check_is_new(name)
-        options = self._options(name)
+        options = self._options(of or name)
         with self._naming(name):
             offset = follow.Offset.from_json(position) if position else follow.first(options)
             follow.check(self._url, offset)
-        return _Followed(name, follow, options, until, offset, position)
+        return _Followed(name, follow, options, until, offset, position, shape)
 
-    def _create(self, name: str) -> None:
-        """Create a table, or add the columns that it lacks."""
-        schema = _read_schema(name).append(pa.field(DAY, pa.date32()))
+    def _create(self, name: str, schema: pa.Schema) -> None:
+        """Create a table, or add the columns that it lacks; each table has the day, too."""
+        schema = schema.append(pa.field(DAY, pa.date32()))
         if self._source:
             schema = schema.append(pa.field(SOURCE, pa.string()))
 
@@ -335,8 +375,10 @@ class _Exporting:
 
     def _note(self, followed: list[_Followed]) -> None:
         """Note how far all tables are, so that retention removes no row that one of them lacks."""
-        last = min((each.offset for each in followed if each.name != EVENTS), key=_place_of)
-        [events] = (each.offset for each in followed if each.name == EVENTS)
+        last, events = (
+            min((each.offset for each in followed if each.follow is log), key=_place_of)
+            for log in (streaming, eventstream)
+        )
         known = targets.record(self._connection, self._target)
         if last.last > known.history:
             self._note_of("history", known.batch, last)

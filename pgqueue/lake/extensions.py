@@ -21,6 +21,8 @@ POSTGRES = "postgres_scanner"
 TYPES = {
     "int64": "BIGINT",
     "int32": "INTEGER",
+    "double": "DOUBLE",
+    "decimal128(38, 18)": "DECIMAL(38, 18)",
     "string": "VARCHAR",
     "bool": "BOOLEAN",
     "timestamp[us, tz=UTC]": "TIMESTAMPTZ",

@@ -31,6 +31,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("lake"))
 
 
+@pytest.fixture
+def few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an export write few tables, which takes less time."""
+    monkeypatch.setattr("pgqueue.lake.exporting.OF_HISTORY", ("history",))
+    monkeypatch.setattr("pgqueue.lake.exporting.REPLACED", ("deadletters",))
+
+
+@pytest.fixture
+def delta(url: str, tmp_path: Path, few_tables: None) -> OurLake:
+    """A lake of the format whose commits take least time."""
+    from tests.lake.lakes import InDelta
+
+    return InDelta(url, tmp_path / "lake")
+
+
 @pytest.fixture(params=["ducklake", "delta", "iceberg"])
 def lake(
     request: pytest.FixtureRequest,

@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.parquet
 
 from pgqueue.lake import LakeExport, export
 from pgqueue.lake.extensions import duckdb_with
@@ -103,7 +104,8 @@ class InDuckLake(OurLake):
         paths = self._paths(table)
         if not paths:
             return self._query(f"SELECT * FROM {table} LIMIT 0")
-        return pyarrow.dataset.dataset(paths).to_table()
+        schema = pa.unify_schemas([pyarrow.parquet.read_schema(each) for each in paths])
+        return pyarrow.dataset.dataset(paths, schema).to_table()
 
 
 class InDelta(OurLake):

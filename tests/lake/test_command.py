@@ -32,7 +32,10 @@ def test_it_says_how_many_rows_are_new(
 
     call_command(*arguments, "--format", "json")
     first = json.loads(capsys.readouterr().out)
-    call_command(*arguments, "--compact", "--expire", "0", "--by-channel", "--unredacted")
+    call_command(
+        *(*arguments, "--compact", "--expire", "0", "--by-channel", "--unredacted"),
+        *("--events", "tests.lake.test_event_tables.Paid"),
+    )
     second = capsys.readouterr().out
 
     assert {name: first[name] for name in ("history", "events", "deadletters", "held")} == {
@@ -42,6 +45,7 @@ def test_it_says_how_many_rows_are_new(
         "held": 0,
     }
     assert "0 messages that ended, 0 attempts, 0 steps, 0 events, 0 dead letters" in second
+    assert "Typed events: 0 in events_lake_paid." in second
     assert lake.values("history", "id") == all_ids(connection)
     call_command("pgqueue_export", "--forget", str(lake.folder))
     assert not Export.objects.exists()
@@ -49,7 +53,15 @@ def test_it_says_how_many_rows_are_new(
 
 @pytest.mark.parametrize(
     "option",
-    ["--catalog=env:X", "--source=eu", "--by-channel", "--compact", "--expire=9", "--expire=0"],
+    [
+        "--catalog=env:X",
+        "--source=eu",
+        "--events=all",
+        "--by-channel",
+        "--compact",
+        "--expire=9",
+        "--expire=0",
+    ],
 )
 def test_an_option_of_lakes_is_refused_for_parquet(option: str, url: str) -> None:
     pytest.importorskip("pyspark")

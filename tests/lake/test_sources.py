@@ -19,7 +19,7 @@ from pgqueue.engine import identity
 from pgqueue.lake import CommitConflict, Lake, LakeExport, OtherSource, export, opened
 from pgqueue.lake.formats import LakePlace, check_after, retried
 from tests.factories import Connection, bury, ended
-from tests.lake.lakes import InDelta, OurLake
+from tests.lake.lakes import OurLake
 from tests.spark.conftest import wait_for_horizon
 from tests.spark.log import store
 
@@ -203,14 +203,6 @@ def us(url: str) -> Iterator[Connection]:
     """A connection to the second database."""
     with psycopg.connect(conninfo(ALIASES[US]), autocommit=True) as connection:
         yield connection
-
-
-@pytest.fixture
-def delta(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OurLake:
-    """A lake to which an export writes few tables, which takes less time."""
-    monkeypatch.setattr("pgqueue.lake.exporting.OF_HISTORY", ("history",))
-    monkeypatch.setattr("pgqueue.lake.exporting.REPLACED", ("deadletters",))
-    return InDelta(url, tmp_path / "lake")
 
 
 def export_as(lake: OurLake, source: str, *, alias: str | None = None) -> LakeExport:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
+from django.utils.module_loading import import_string
 
+from pgqueue.events import typed
+from pgqueue.events.consumers import discover
 from pgqueue.management.arguments import duration, folder, source, text, whole
 from pgqueue.management.bars import progress_bars
 from pgqueue.management.spark import (
@@ -18,8 +21,12 @@ from pgqueue.management.spark import (
     redaction,
 )
 
+if TYPE_CHECKING:
+    from pgqueue.lake import EventTable
+
 PARQUET = "parquet"
-OF_A_LAKE = ("catalog", "source", "by_channel", "compact", "expire")
+ALL = "all"
+OF_A_LAKE = ("catalog", "source", "events", "by_channel", "compact", "expire")
 
 
 class Command(SparkCommand):
@@ -69,6 +76,16 @@ class Command(SparkCommand):
             "column source has it. A DuckLake then needs --catalog, the same for all sources.",
         )
         parser.add_argument(
+            "--events",
+            type=text,
+            action="append",
+            default=[],
+            metavar="CLASS",
+            help="The import path of a class of typed events, such as shop.events.OrderPaid: write "
+            "its events into a table with a column for each field, too. May be repeated. all: all "
+            "classes that the modules `tasks` and `events` of the apps declare.",
+        )
+        parser.add_argument(
             "--by-channel",
             action="store_true",
             help="Partition new tables of a lake by channel, too, and events by topic.",
@@ -104,7 +121,7 @@ class Command(SparkCommand):
         if options["tables_format"] != PARQUET:
             return _export_to_lake(url, options)
         for name in OF_A_LAKE:
-            if options[name] not in (None, False):
+            if options[name] not in (None, False, []):
                 option = name.replace("_", "-")
                 raise CommandError(f"--{option} needs --tables-format ducklake, delta or iceberg.")
         return self._export(url, options)
@@ -149,6 +166,7 @@ def _export_to_lake(url: str, options: Mapping[str, Any]) -> Result:
 
     if options["catalog"] and options["tables_format"] == "delta":
         raise CommandError("Delta has no catalog: leave out --catalog.")
+    tables = event_tables(options["events"])
     with progress_bars("history", "events") as (show, show_events):
         done = export(
             url=url,
@@ -156,6 +174,7 @@ def _export_to_lake(url: str, options: Mapping[str, Any]) -> Result:
             tables_format=options["tables_format"],
             catalog=options["catalog"],
             source=options["source"] or "",
+            events=tables,
             batch=options["batch"],
             redact=redaction(options),
             by_channel=options["by_channel"],
@@ -170,10 +189,32 @@ def _export_to_lake(url: str, options: Mapping[str, Any]) -> Result:
         f"steps, {rows['events']} events, {rows['deadletters']} dead letters and {rows['flows']} "
         f"flows are in {options['to']}."
     )
+    counts = ", ".join(f"{rows[each.name]} in {each.name}" for each in tables)
+    of_classes = f"Typed events: {counts}." if counts else ""
     return Result(
-        " ".join(filter(None, (text, held_text(done.held, done.held_by)))),
+        " ".join(filter(None, (text, of_classes, held_text(done.held, done.held_by)))),
         {"to": options["to"], **rows, "held": done.held, "held_by": done.held_by},
     )
+
+
+def event_tables(names: Sequence[str]) -> list[EventTable]:
+    """Return the tables of event classes, which are named by their import paths or by `all`."""
+    from pgqueue.lake import event_table
+
+    if ALL in names:
+        discover()
+        return [event_table(each) for each in typed.declared()]
+    return [event_table(_event_class(each)) for each in dict.fromkeys(names)]
+
+
+def _event_class(name: str) -> type[typed.Event]:
+    try:
+        found = import_string(name)
+    except (ImportError, TypeError, ValueError) as error:
+        raise CommandError(f"--events {name}: {error}") from error
+    if isinstance(found, type) and issubclass(found, typed.Event) and found.topic:
+        return found
+    raise CommandError(f"--events {name}: it must be a subclass of Event with a topic.")
 
 
 def _forget(url: str, options: Mapping[str, Any]) -> Result:

@@ -567,6 +567,13 @@ REPORT: Mapping[str, tuple[str, list[str], Callable[[Any, str], bool]]] = {
         ["csv", "parquet"],
         lambda found, value: found == value,
     ),
+    "--from-format": (
+        "from_format",
+        ["parquet", "ducklake", "delta", "iceberg"],
+        lambda found, value: found == value,
+    ),
+    "--catalog": ("catalog", ["env:CATALOG"], lambda found, value: found == value),
+    "--source": ("source", ["eu"], lambda found, value: found == value),
     "--database": ("database", ["default"], lambda found, value: found == value),
 }
 

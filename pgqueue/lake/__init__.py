@@ -20,6 +20,7 @@ from pgqueue.lake.errors import (
     CatalogUnreachable,
     CommitConflict,
     MissingPackage,
+    NoTable,
     OtherSource,
     UnknownFormat,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "Lake",
     "LakeExport",
     "MissingPackage",
+    "NoTable",
     "OtherSource",
     "UnknownFormat",
     "event_table",

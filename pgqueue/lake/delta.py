@@ -9,14 +9,23 @@ identifiers have the name of the source, and the description has each source's d
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import parquet
 
-from pgqueue.lake.formats import SOURCE, LakePlace, Position, check_after, conflicts, needed
+from pgqueue.lake.formats import (
+    SOURCE,
+    Condition,
+    LakePlace,
+    Position,
+    check_after,
+    conflicts,
+    needed,
+)
 
 EXTRA = "delta"
 APP = "pgqueue"
@@ -121,6 +130,14 @@ class DeltaLake:
         self._delta.write_deltalake(
             opened, rows, schema_mode="merge", storage_options=self._storage, **given
         )
+
+    def read(
+        self, table: str, names: Sequence[str], conditions: Sequence[Condition]
+    ) -> pa.RecordBatchReader:
+        """Return columns of the rows that meet all conditions."""
+        chosen = parquet.filters_to_expression([*conditions]) if conditions else None
+        rows = self._open(table).to_pyarrow_dataset()
+        return rows.scanner(columns=list(names), filter=chosen).to_reader()
 
     def compact(self) -> None:
         """Merge small files."""

@@ -8,7 +8,7 @@ snapshots take none away.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -18,7 +18,16 @@ import psycopg
 from pgqueue.arrow.urls import DEFAULT, connect
 from pgqueue.lake.errors import CatalogUnreachable
 from pgqueue.lake.extensions import EXTRA, POSTGRES, attach, duckdb_with, quoted, type_of
-from pgqueue.lake.formats import SOURCE, LakePlace, Position, check_after, conflicts, needed
+from pgqueue.lake.formats import (
+    SOURCE,
+    Condition,
+    LakePlace,
+    Position,
+    as_sql,
+    check_after,
+    conflicts,
+    needed,
+)
 from pgqueue.values.names import SCHEME
 
 if TYPE_CHECKING:
@@ -61,7 +70,8 @@ class DuckLake:
                 self._db,
                 reference,
                 "ATTACH 'ducklake:postgres:{}' AS lake "
-                f"(DATA_PATH {quoted(place.to + '/')}, METADATA_SCHEMA {quoted(SCHEMA)})",
+                f"(DATA_PATH {quoted(place.to + '/')}, METADATA_SCHEMA {quoted(SCHEMA)}"
+                f"{', READ_ONLY' if place.is_read_only else ''})",
             )
             self._db.execute("USE lake")
         except needed("duckdb", EXTRA).Error as error:
@@ -155,6 +165,14 @@ class DuckLake:
             self._db.execute(f"INSERT INTO {table} BY NAME SELECT * FROM new_rows")  # noqa: S608
         finally:
             self._db.unregister("new_rows")
+
+    def read(
+        self, table: str, names: Sequence[str], conditions: Sequence[Condition]
+    ) -> pa.RecordBatchReader:
+        """Return columns of the rows that meet all conditions."""
+        columns = ", ".join(f'"{name}"' for name in names)
+        chosen = as_sql(conditions) or "true"
+        return self._db.execute(f"SELECT {columns} FROM {table} WHERE {chosen}").to_arrow_reader()  # noqa: S608
 
     def compact(self) -> None:
         """Merge small files. The files of before stay until their snapshots are expired."""

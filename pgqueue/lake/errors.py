@@ -19,5 +19,9 @@ class CommitConflict(ExportConflict):
     """Another commit to the lake came first, and this one has written nothing."""
 
 
+class NoTable(PipelineError):
+    """A lake lacks a table that is read."""
+
+
 class OtherSource(PipelineError):
     """A lake of several sources gets rows without a source, or a lake of one gets a source."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
@@ -35,6 +35,8 @@ PART_OF = {"history": "channel", "deadletters": "channel", "events": "topic"}
 """The columns by which tables are partitioned, too, if an export asks for it."""
 
 
+Condition: TypeAlias = tuple[str, str, Any]
+"""A column, one of the relations "=", ">=" and "<=", and a text or a date."""
 Position: TypeAlias = Mapping[str, Any]
 """The offset of a table's last row, as a stream stores it in a checkpoint."""
 
@@ -48,6 +50,7 @@ class LakePlace(NamedTuple):
         by_channel: New tables are partitioned by channel, and events by topic.
         storage: Options of the object store, by the names that the format's writer knows.
         source: The name of the database in a lake of several databases; "": it is the only one.
+        is_read_only: No catalog is made in a database where there is none.
     """
 
     to: str
@@ -55,6 +58,7 @@ class LakePlace(NamedTuple):
     by_channel: bool = False
     storage: Mapping[str, str] | None = None
     source: str = ""
+    is_read_only: bool = False
 
     def partitions(self, table: str) -> list[str]:
         """Return the columns by which a table is partitioned."""
@@ -95,6 +99,11 @@ class Lake(Protocol):
     def replace(self, table: str, rows: pa.Table) -> None:
         """Replace all rows of the source in a table in one commit."""
 
+    def read(
+        self, table: str, names: Sequence[str], conditions: Sequence[Condition]
+    ) -> pa.RecordBatchReader:
+        """Return columns of the rows that meet all conditions."""
+
     def compact(self) -> None:
         """Merge small files."""
 
@@ -126,6 +135,11 @@ def opened(tables_format: str, place: LakePlace) -> Lake:
     module = import_module(f"pgqueue.lake.{tables_format}")
     open_lake: Callable[[LakePlace], Lake] = module.open_lake
     return open_lake(place)
+
+
+def as_sql(conditions: Sequence[Condition]) -> str:
+    """Return conditions as SQL, of which PyIceberg knows as much; the values have no quotes."""
+    return " AND ".join(f"{name} {relation} '{value}'" for name, relation, value in conditions)
 
 
 def check_after(table: str, found: Position | None, after: Position | None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,8 +19,10 @@ from pgqueue.lake.errors import CatalogUnreachable
 from pgqueue.lake.formats import (
     DAY,
     SOURCE,
+    Condition,
     LakePlace,
     Position,
+    as_sql,
     check_after,
     conflicts,
     needed,
@@ -134,6 +136,15 @@ class IcebergLake:
                 change.overwrite(rows, overwrite_filter=chosen)
             elif rows.num_rows:
                 change.append(rows)
+
+    def read(
+        self, table: str, names: Sequence[str], conditions: Sequence[Condition]
+    ) -> pa.RecordBatchReader:
+        """Return columns of the rows that meet all conditions."""
+        chosen = as_sql(conditions) or self._is_any
+        found = self._open(table).scan(row_filter=chosen, selected_fields=tuple(names))
+        rows: pa.RecordBatchReader = found.to_arrow_batch_reader()
+        return rows
 
     def compact(self) -> None:
         """Write the rows of each past day with several files again, in one commit a day."""

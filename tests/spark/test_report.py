@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,8 @@ import pandas
 import pytest
 from django.core.management import CommandError, call_command
 
+from pgqueue.lake import export as export_to_lake
+from pgqueue.management.commands.pgqueue_report import Command, source_of
 from pgqueue.spark import NoExport
 from pgqueue.spark.pipeline import METRICS
 from pgqueue.spark.pipeline.material import Objective
@@ -17,6 +20,7 @@ from pgqueue.spark.pipeline.sources import Folder, Live
 from pgqueue.spark.report import Report, build
 from pgqueue.spark.summary import text
 from tests.factories import Connection, bury, ended, enqueue
+from tests.spark.conftest import wait_for_horizon
 from tests.spark.messages import at, error, export, message
 
 if TYPE_CHECKING:
@@ -182,6 +186,22 @@ class TestTheCommand:
         tables = json.loads(capsys.readouterr().out)
         assert tables["summary"][0]["succeeded"] == 3
         assert pandas.read_parquet(tmp_path / "summary.parquet")["succeeded"][0] == 3
+
+    def test_reads_the_last_rows_of_a_lake(
+        self, spark: SparkSession, url: str, connection: Connection, tmp_path: Path
+    ) -> None:
+        ended(connection, 3)
+        bury(connection, 1)
+        wait_for_horizon(url)
+        export_to_lake(url=url, to=str(tmp_path), tables_format="delta", source="eu")
+        words = ["--from", str(tmp_path), "--from-format", "delta", "--source", "eu"]
+        options = vars(Command().create_parser("manage.py", "pgqueue_report").parse_args(words))
+
+        with source_of(url, options) as source:
+            tables = source.read(spark, datetime.now(UTC) - timedelta(days=2), None)
+
+            assert [each.count() for each in tables] == [3, 1, 0]
+            assert str(source) == str(tmp_path)
 
     def test_says_in_one_line_what_is_wrong(
         self, spark: SparkSession, url: str, tmp_path: Path

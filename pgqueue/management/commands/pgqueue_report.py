@@ -6,15 +6,19 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import CommandError
 
-from pgqueue.management.arguments import folder, moment, objective, path
-from pgqueue.management.spark import Result, SparkCommand
+from pgqueue.management.arguments import folder, moment, objective, path, source, text
+from pgqueue.management.spark import Result, SparkCommand, pipeline_errors
 
 if TYPE_CHECKING:
+    from pgqueue.spark.pipeline.sources import Source
     from pgqueue.spark.report import Report
+
+PARQUET = "parquet"
 
 
 class Command(SparkCommand):
@@ -39,6 +43,24 @@ class Command(SparkCommand):
         )
         sources.add_argument(
             "--live", action="store_true", help="Read the queue itself. This is the default."
+        )
+        parser.add_argument(
+            "--from-format",
+            choices=[PARQUET, "ducklake", "delta", "iceberg"],
+            default=PARQUET,
+            help="The format of the tables in --from DIR (%(default)s).",
+        )
+        parser.add_argument(
+            "--catalog",
+            type=text,
+            metavar="URL",
+            help="The catalog of the lake in --from DIR, as pgqueue_export takes it.",
+        )
+        parser.add_argument(
+            "--source",
+            type=source,
+            metavar="NAME",
+            help="The source to report on, if the lake in --from DIR has several.",
         )
         parser.add_argument(
             "--since",
@@ -77,18 +99,17 @@ class Command(SparkCommand):
         """Make the report, and write the requested files."""
         from pgqueue.spark.pipeline.material import Objective
         from pgqueue.spark.pipeline.objectives import DEFAULT
-        from pgqueue.spark.pipeline.sources import Folder, Live
         from pgqueue.spark.report import build
-        from pgqueue.spark.summary import text
+        from pgqueue.spark.summary import text as summary
 
         since, until = options["since"], options["until"]
         if since and until and since >= until:
             raise CommandError(f"--since ({since}) must be before --until ({until}).")
         given = {name: Objective(limit, share) for name, limit, share in options["objective"]}
-        with _status(sys.stderr.isatty()) as show:
+        with _status(sys.stderr.isatty()) as show, source_of(url, options) as read_from:
             report = build(
                 self.session(options),
-                Folder(options["folder"]) if options["folder"] else Live(url),
+                read_from,
                 since=since,
                 until=until,
                 objectives={**DEFAULT, **given},
@@ -101,10 +122,44 @@ class Command(SparkCommand):
                 _write_page(report, options["html"])
         except OSError as error:
             raise CommandError(str(error)) from error
-        said = text(report)
+        said = summary(report)
         if options["html"]:
             said += f"\nThe report as a page: {options['html']}"
         return Result(said, _document(report))
+
+
+@contextmanager
+def source_of(url: str, options: Mapping[str, Any]) -> Iterator[Source]:
+    """Yield the source of the report; for a lake, a copy of its tables in Parquet."""
+    from pgqueue.spark.pipeline.runs import DEADLETTERS, HISTORY
+    from pgqueue.spark.pipeline.sources import Folder, Live
+
+    of, tables_format = options["folder"], options["from_format"]
+    if tables_format == PARQUET:
+        for name in ("catalog", "source"):
+            if options[name]:
+                raise CommandError(f"--{name} needs --from-format ducklake, delta or iceberg.")
+        yield Folder(of) if of else Live(url)
+        return
+    if not of:
+        raise CommandError(f"--from-format {tables_format} needs --from DIR.")
+    since, until = options["since"], options["until"]
+    with TemporaryDirectory(prefix="pgqueue-report-") as folder:
+        with pipeline_errors():
+            from pgqueue.lake.copies import copy
+
+            copy(
+                url=url,
+                of=of,
+                tables_format=tables_format,
+                tables={"history": HISTORY, "deadletters": DEADLETTERS},
+                into=Path(folder),
+                catalog=options["catalog"],
+                source=options["source"] or "",
+                since=since and since.date(),
+                until=until and until.date(),
+            )
+        yield Folder(folder, of)
 
 
 def _write_tables(report: Report, into: Path, kind: str) -> None:

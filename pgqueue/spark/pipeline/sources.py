@@ -59,12 +59,14 @@ class Folder(NamedTuple):
 
     Attributes:
         path: the path or URL of the export's folder.
+        name: the name of the source in the report; "": the path.
     """
 
     path: str
+    name: str = ""
 
     def __str__(self) -> str:
-        return self.path
+        return self.name or self.path
 
     def read(self, spark: SparkSession, since: datetime | None, until: datetime | None) -> Tables:
         """Return the messages that ended between two times.

@@ -354,7 +354,8 @@ class _Exporting:
             if database == self._target["database"] and source != self._source:
                 raise OtherSource(
                     f"The table {name} of {self._to} has this database already, as the source "
-                    f"{source!r}: give this source, or each row would be there twice."
+                    f"{source!r}: give this source, or each row would be there twice. If this "
+                    "database is a copy, run pgqueue_restored first."
                 )
 
     def _stamped(self, table: str, rows: pa.Table) -> pa.Table:

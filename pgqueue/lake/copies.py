@@ -29,15 +29,15 @@ def copy(
     """Copy rows of a lake into a folder for each table.
 
     Args:
-        url: of the database whose export wrote the lake: see `arrow.urls.resolve`.
-        of: the folder of the lake, as `lake.export` takes it.
+        url: The database whose export wrote the lake: see `arrow.urls.resolve`.
+        of: The folder of the lake, as `lake.export` takes it.
         tables_format: "ducklake", "delta" or "iceberg".
-        tables: the columns to copy by table; columns that a table lacks are left out.
-        into: a folder of this machine.
-        catalog: as `lake.export` takes it.
-        source: the source whose rows are copied, if the lake has several.
-        since: the first UTC day to copy; None: all.
-        until: the last UTC day to copy; None: all.
+        tables: The columns to copy by table; columns that a table lacks are left out.
+        into: A folder of this machine.
+        catalog: As `lake.export` takes it.
+        source: The source whose rows are copied, if the lake has several.
+        since: The first UTC day to copy; None: all.
+        until: The last UTC day to copy; None: all.
 
     Raises:
         CatalogUnreachable: the catalog of the lake does not open.

@@ -10,11 +10,9 @@ from unittest.mock import patch
 
 import psycopg
 import pytest
-from django.db import DatabaseError, OperationalError, connections, transaction
-from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db import OperationalError, connections, transaction
 from django.test import TransactionTestCase
 from hypothesis import settings
-from psycopg.pq import TransactionStatus
 from pytest_django import DjangoDbBlocker
 
 from tests import programs, server, template
@@ -129,41 +127,31 @@ def _tables_are_swept() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _sessions_are_reset() -> Iterator[None]:
-    """Reset Django's sessions after a test that commits, where Django would close them.
+def _kept_sessions(django_db_setup: None) -> Iterator[Any]:
+    """Keep sessions from one test to the next; see `tests.kept_sessions`."""
+    from tests.kept_sessions import KeptSessions  # which needs Django's settings
 
-    A new session has to read the catalog anew, which takes longer than most tests.
-    """
+    sessions = KeptSessions()
+    with sessions.kept():
+        yield sessions
 
-    def reset(test: TransactionTestCase) -> bool:
-        for each in connections.all(initialized_only=True):
-            try:
-                _reset(each)
-            except (DatabaseError, psycopg.Error):
-                each.close()
-        return False
 
-    with patch.object(TransactionTestCase, "_should_reload_connections", reset):
+@pytest.fixture(autouse=True)
+def _new_sessions(request: pytest.FixtureRequest, _kept_sessions: Any) -> Iterator[None]:
+    """Give a test marked `new_sessions` sessions of its own."""
+    if request.node.get_closest_marker("new_sessions") is None:
+        yield
+        return
+    _kept_sessions.clear()
+    with patch.object(_kept_sessions, "is_on", False):
         yield
 
 
-def _reset(wrapper: BaseDatabaseWrapper) -> None:
-    """Make a session equal to a new one; close it unless it is idle."""
-    session = wrapper.connection
-    is_idle = session and session.info.transaction_status == TransactionStatus.IDLE
-    if wrapper.in_atomic_block or not (is_idle and wrapper.get_autocommit()):
-        wrapper.close()
-        return
-    session.execute("DISCARD ALL")
-    wrapper.init_connection_state()
-
-
 @pytest.fixture(scope="session", autouse=True)
-def _no_session_is_left(
-    django_db_setup: None, django_db_blocker: DjangoDbBlocker
-) -> Iterator[None]:
+def _no_session_is_left(_kept_sessions: Any, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """End, and name, sessions that tests left behind: no database is dropped under them."""
     yield
+    _kept_sessions.clear()
     with django_db_blocker.unblock():
         made = [
             each for each in connections.all() if each.settings_dict["NAME"].startswith("test_")

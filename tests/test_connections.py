@@ -78,6 +78,7 @@ def test_a_server_that_is_read_only_is_refused(monkeypatch: pytest.MonkeyPatch) 
         connect("default", name="test")
 
 
+@pytest.mark.new_sessions
 def test_a_pooler_that_passes_pids_on_is_told_by_what_django_wants_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

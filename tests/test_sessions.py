@@ -1,11 +1,14 @@
-"""Django's session between two tests that commit."""
+"""Sessions that one test after another uses."""
 
 from __future__ import annotations
 
-import pytest
-from django.db import connections, transaction
+from contextlib import closing
 
-from tests.conftest import _reset
+import psycopg
+import pytest
+from django.db import connections
+
+from pgqueue.database.connections import connect
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -13,6 +16,9 @@ STATE = """
 SELECT current_setting('statement_timeout'), current_setting('TimeZone'), current_user,
        (SELECT count(*) FROM pg_listening_channels()), to_regclass('pg_temp.own') IS NULL,
        (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())
+"""
+USES = """
+SELECT generic_plans + custom_plans FROM pg_prepared_statements WHERE statement = 'SELECT 42'
 """
 
 
@@ -22,7 +28,8 @@ def state() -> tuple[int, object]:
         return pid, cursor.execute(STATE).fetchone()
 
 
-def test_a_reset_leaves_nothing_of_a_test() -> None:
+def test_the_next_test_finds_nothing_of_the_test_before() -> None:
+    connections["default"].close()  # it may be older than the first test
     before = state()
     with connections["default"].cursor() as cursor:
         cursor.execute("SET statement_timeout = '7s'; SET TIME ZONE 'Asia/Tokyo'; LISTEN own")
@@ -30,16 +37,54 @@ def test_a_reset_leaves_nothing_of_a_test() -> None:
         cursor.execute("SET ROLE pg_monitor")
     assert state() != before
 
-    _reset(connections["default"])
+    connections["default"].close()
 
     assert state() == before
 
 
+def test_prepared_statements_are_kept() -> None:
+    def uses() -> object:
+        with closing(connect("default", name="test")) as own:
+            own.execute("SELECT 42", prepare=True)
+            return own.execute(USES).fetchall()
+
+    assert (uses(), uses()) == ([(1,)], [(2,)])
+
+
 def test_a_session_in_a_transaction_is_closed() -> None:
-    before, _ = state()
+    own = connect("default", name="test")
+    before = own.info.backend_pid
+    own.execute("BEGIN")
+    own.close()
 
-    with pytest.raises(LookupError), transaction.atomic():
-        _reset(connections["default"])
-        raise LookupError
+    with closing(connect("default", name="test")) as own:
+        assert own.info.backend_pid != before
 
-    assert state()[0] != before
+
+def test_a_session_that_the_server_has_ended_is_not_used() -> None:
+    with closing(connect("default", name="test")) as own:
+        before = own.info.backend_pid
+    with connections["default"].cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [before])
+
+    with closing(connect("default", name="test")) as own:
+        assert own.execute("SELECT 1").fetchone() == (1,)
+        assert own.info.backend_pid != before
+
+
+def test_a_closed_session_stays_closed_for_its_former_user() -> None:
+    own = connect("default", name="test")
+    own.close()
+
+    with pytest.raises(psycopg.OperationalError, match="the connection is closed"):
+        own.execute("SELECT 1")
+    assert own.closed
+
+
+@pytest.mark.new_sessions
+def test_a_marked_test_has_sessions_of_its_own() -> None:
+    with closing(connect("default", name="test")) as own:
+        before = own.info.backend_pid
+
+    with closing(connect("default", name="test")) as own:
+        assert own.info.backend_pid != before

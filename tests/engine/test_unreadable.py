@@ -323,6 +323,7 @@ OTHERWISE = {
 }
 
 
+@pytest.mark.new_sessions
 def test_each_setting_that_statements_rely_on_is_the_sessions_own(connection: Connection) -> None:
     assert OTHERWISE.keys() == SETTINGS.keys()
     name = connection.info.dbname

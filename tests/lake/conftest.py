@@ -32,14 +32,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def few_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+def all_tables() -> None:
+    """Let exports of this test write all tables."""
+
+
+@pytest.fixture(autouse=True)
+def _few_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an export write few tables, which takes less time."""
-    monkeypatch.setattr("pgqueue.lake.exporting.OF_HISTORY", ("history",))
-    monkeypatch.setattr("pgqueue.lake.exporting.REPLACED", ("deadletters",))
+    if "all_tables" not in request.fixturenames:
+        monkeypatch.setattr("pgqueue.lake.exporting.OF_HISTORY", ("history",))
+        monkeypatch.setattr("pgqueue.lake.exporting.REPLACED", ("deadletters",))
 
 
 @pytest.fixture
-def delta(url: str, tmp_path: Path, few_tables: None) -> OurLake:
+def delta(url: str, tmp_path: Path) -> OurLake:
     """A lake of the format whose commits take least time."""
     from tests.lake.lakes import InDelta
 

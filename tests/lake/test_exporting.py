@@ -52,6 +52,7 @@ def two(lake: OurLake) -> Iterator[tuple[Lake, Lake]]:
 
 
 class TestAnExport:
+    @pytest.mark.usefixtures("all_tables")
     def test_goes_on_where_the_tables_are(self, lake: OurLake, connection: Connection) -> None:
         ended(connection, 9)
         store(connection, 7)
@@ -74,6 +75,7 @@ class TestAnExport:
         assert lake.values("events", "position") == positions(connection)
         assert lake.values("deadletters", "id") == letters[1:]
 
+    @pytest.mark.usefixtures("all_tables")
     def test_writes_attempts_and_steps_of_ended_messages_and_flows(
         self, lake: OurLake, connection: Connection
     ) -> None:
@@ -111,13 +113,13 @@ class TestAnExport:
             assert json.loads(row["payload"]) == {"a": [1, None]}
             assert row["day"] == date(1960, 5, 4)
 
-    def test_redacts_as_every_export_does(self, lake: OurLake, connection: Connection) -> None:
+    def test_redacts_as_every_export_does(self, delta: OurLake, connection: Connection) -> None:
         store(connection, payload={"password": "hunter2", "total": 3})
 
-        lake.export(redact=Redaction())
+        delta.export(redact=Redaction())
 
-        assert "hunter2" not in str(lake.rows("events"))
-        assert '"total": 3' in lake.rows("events")[0]["payload"]
+        assert "hunter2" not in str(delta.rows("events"))
+        assert '"total": 3' in delta.rows("events")[0]["payload"]
 
     def test_partitions_by_channel_and_topic_if_it_is_asked_to(
         self, lake: OurLake, connection: Connection
@@ -147,6 +149,7 @@ class TestAnExport:
         assert before[2] == 3
         assert lake.values("history", "id") == all_ids(connection)
 
+    @pytest.mark.usefixtures("all_tables")
     def test_notes_no_row_that_one_of_the_tables_lacks(
         self, lake: OurLake, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -171,33 +174,33 @@ class TestAnExport:
         assert lake.values("history", "id") == all_ids(connection)
 
     def test_finds_the_position_although_the_database_has_forgotten_the_target(
-        self, lake: OurLake, connection: Connection
+        self, delta: OurLake, connection: Connection
     ) -> None:
         ended(connection, 6)
-        lake.export()
+        delta.export()
         Export.objects.all().delete()
 
-        assert lake.export().rows["history"] == 0
+        assert delta.export().rows["history"] == 0
 
 
 class TestARefusal:
     def test_of_a_database_with_another_identity_names_the_table(
-        self, lake: OurLake, connection: Connection
+        self, delta: OurLake, connection: Connection
     ) -> None:
         ended(connection, 2)
-        lake.export()
+        delta.export()
         identity.renew(connection)
 
-        with pytest.raises(OtherCluster, match=f"The table history of {lake.folder} .*another"):
-            lake.export()
+        with pytest.raises(OtherCluster, match=f"The table history of {delta.folder} .*another"):
+            delta.export()
 
         assert Export.objects.get().message_id == max(all_ids(connection))
 
     def test_of_a_table_whose_next_rows_retention_has_removed(
-        self, lake: OurLake, connection: Connection
+        self, delta: OurLake, connection: Connection
     ) -> None:
         ended(connection, 2)
-        lake.export()
+        delta.export()
         connection.execute(
             "INSERT INTO pgqueue_log_floor (log, position) "
             "SELECT 'history', max(txid) + 5 FROM pgqueue_history "
@@ -206,14 +209,14 @@ class TestARefusal:
         ended(connection)
 
         with pytest.raises(DataLoss, match="The table history of .*Retention has removed"):
-            lake.export()
+            delta.export()
 
-    def test_of_two_exports_at_once(self, lake: OurLake) -> None:
-        with psycopg.connect(lake.url) as other:
-            other.execute(LOCK, [str(lake.folder)])
+    def test_of_two_exports_at_once(self, delta: OurLake) -> None:
+        with psycopg.connect(delta.url) as other:
+            other.execute(LOCK, [str(delta.folder)])
 
-            with pytest.raises(ExportConflict, match=f"writes to {lake.folder} now"):
-                lake.export()
+            with pytest.raises(ExportConflict, match=f"writes to {delta.folder} now"):
+                delta.export()
 
     @pytest.mark.parametrize("moment", ["before", "within"])
     def test_of_an_append_after_another_export_has_appended(

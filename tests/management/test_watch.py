@@ -221,6 +221,7 @@ def _pid() -> int:
     return int(connections["default"].connection.info.backend_pid)
 
 
+@pytest.mark.new_sessions
 def test_it_has_one_connection_which_is_closed_in_the_end(
     connection: psycopg.Connection[Any], source: SnapshotSource
 ) -> None:

@@ -493,6 +493,7 @@ def is_connected(pid: int) -> bool:
         return cursor.fetchone() is not None
 
 
+@pytest.mark.new_sessions
 class TestConnections:
     @pytest.mark.parametrize(
         ("max_age", "keep", "pids"), [(0, True, 1), (0, False, 3), (None, False, 1)]
@@ -576,6 +577,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("max_age", [0, None])
+@pytest.mark.new_sessions
 class TestASessionThatATaskChanged:
     @pytest.mark.parametrize("atomic", [False, True])
     @pytest.mark.parametrize("by", ["django", "psycopg"])

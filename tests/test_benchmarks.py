@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from tests.benchmarks.harness.group import Group
 from tests.benchmarks.harness.musts import MUSTS, Must, Verdict
 from tests.benchmarks.harness.report import Report, Round, repeat
 from tests.benchmarks.harness.session import session
+from tests.benchmarks.peers.peer import ADAPTERS
 from tests.eventually import eventually
 from tests.system import is_alive
 
@@ -262,6 +264,7 @@ def test_results_replace_those_of_the_same_benchmark_only(tmp_path: Path) -> Non
 
 # Of the peers none is run here but ours: `make bench-peers ROUNDS=1 MESSAGES=1000` tries all.
 
+ADAPTER_FILES = ROOT / "tests/benchmarks/peers/adapters"
 OURS = {"pgqueue_drain_per_s": 900.0, "pgqueue_pickup_p50_ms": 4.0}
 
 
@@ -316,6 +319,19 @@ def test_each_measurement_of_the_peers_works_with_ours() -> None:
     kill = ("lost", "stuck", "doubled")
     assert [found["figures"][f"pgqueue_{name}"] for name in kill] == [0, 0, 0]
     assert found["remarks"].keys() == {"pgqueue"}
+
+
+def test_each_adapter_has_its_package_in_the_requirements() -> None:
+    files = {file.stem: file.read_text("utf-8") for file in ADAPTER_FILES.glob("[!_]*.py")}
+    asked = (ROOT / "requirements/peers.in").read_text("utf-8")
+    pinned = (ROOT / "requirements/peers.txt").read_text("utf-8")
+
+    assert sorted(files) == sorted(ADAPTERS)
+    for name, text in files.items():
+        [distribution] = re.findall(r"^    distribution = \"(.+)\"$", text, re.M)
+        if name != "pgqueue":
+            assert re.search(rf"^{distribution}\b", asked, re.M | re.I), distribution
+            assert re.search(rf"^{distribution}==", pinned, re.M | re.I), distribution
 
 
 def test_ratios_compare_with_the_best_of_the_others() -> None:
@@ -441,11 +457,11 @@ def test_peers_stand_beside_each_other_and_none_is_left_out(tmp_path: Path) -> N
     assert "| ratios.drain_of_celery_redis | 30 (25–32) | ≥ 15 | ≥ 40 | must reached |" in text
     [row] = [line for line in text.splitlines() if line.startswith("| no-ops, per s |")]
     assert row == (
-        "| no-ops, per s | 9,000 (8,000–9,500) | – | – | – | – | – | 300 (290–310) | – | – | – |"
+        f"| no-ops, per s | 9,000 (8,000–9,500) {'| – ' * 7}| 300 (290–310) | – | – | – |"
     )
     assert "| ratios.workflows_of_dbos | 12 (11–13) | ≥ 10 | ≥ 20 | must reached |" in text
     [row] = [line for line in text.splitlines() if line.startswith("| workflows of 3 steps")]
-    assert row.endswith("| – | – | – | – | – | – | – | – | 30 (29–31) | – |")
+    assert row.endswith(f"{'| – ' * 10}| 30 (29–31) | – |")
     assert "- **huey** was not measured: No module named 'huey'." in text
 
 

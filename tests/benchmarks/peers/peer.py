@@ -19,6 +19,8 @@ ADAPTERS = (
     "pgqueue",
     "pgqueuer",
     "procrastinate",
+    "awa",
+    "oban",
     "huey",
     "tasks_db",
     "ox",

@@ -35,7 +35,7 @@ PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak prove prove-mutations prove-peers mixed-fleet interleave bench bench-smoke bench-peers docs messages audit dist lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak prove prove-mutations prove-peers mixed-fleet interleave bench bench-smoke bench-peers bench-neutral docs messages audit dist lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
 demo: $(if $(SPARK),$(INSTALLED_ALL),$(INSTALLED))
@@ -147,6 +147,10 @@ bench-peers: $(PEERS_INSTALLED)
 		|| echo "There is no redis-server: Celery and Dramatiq are left out." >&2
 	$(PEERS_VENV)/bin/python -m tests.benchmarks.peers $(PEERS) \
 		$(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(MESSAGES),--messages $(MESSAGES))
+
+# The scenarios of another benchmark, each queue on a server of its own. Alone on the machine.
+bench-neutral: $(PEERS_INSTALLED)
+	$(PEERS_VENV)/bin/python -m tests.benchmarks.neutral --write
 
 # A site of the Markdown files in build/docs; a broken link or reference is an error. Then follows the
 # tutorial; all other code in the pages is run by the suite.

@@ -1,4 +1,4 @@
-"""The protocol of the neutral benchmark: the pace, the percentiles and the lines of samples."""
+"""The neutral benchmark: the pace, the percentiles and the lines of samples; the table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks.harness import pages
+from tests.benchmarks.harness.report import Round, report_of
+from tests.benchmarks.neutral import table
+from tests.benchmarks.neutral.__main__ import options_of
 from tests.benchmarks.neutral.pgqueue_bench import protocol
 from tests.benchmarks.neutral.pgqueue_bench.protocol import Counts, Delays, Options, Sampler, turns
 from tests.eventually import eventually
@@ -96,3 +100,49 @@ def test_the_manifest_names_tables_that_exist(db: None) -> None:
         for name in (*manifest["event_tables"], *manifest["event_indexes"]):
             cursor.execute("SELECT to_regclass(%s)", [name])
             assert cursor.fetchone() != (None,), name
+
+
+REPORT = report_of(
+    "neutral",
+    [Round({"awa_done_per_s_clean": 799.96, "awa_dead_chaos": 12.0}, {})],
+    on={},
+    minutes=0.8,
+    remarks={"awa": "awa 0.6"},
+)
+
+
+def test_a_table_has_a_row_for_each_phase_and_a_dash_for_a_figure_that_no_sample_had() -> None:
+    head, _, clean, *_, chaos = table.lines(REPORT)
+
+    assert head == (
+        "|  | phase | ended runs, per s | p99 of the waits, ms | most that waited | dead rows |"
+    )
+    assert clean == "| awa 0.6 | clean | 800 | – | – | – |"
+    assert chaos == "| awa 0.6 | chaos | – | – | – | 12 |"
+
+
+def test_a_page_takes_the_table_of_a_report(tmp_path: Path) -> None:
+    page = tmp_path / "benchmarks.md"
+    page.write_text(f"Before.\n{pages.begin('neutral')}an older table\n{pages.END}After.\n")
+
+    pages.write([REPORT, replace(REPORT, benchmark="drain")], folder=tmp_path)
+
+    shown = "\n".join(table.lines(REPORT))
+    assert page.read_text() == (
+        f"Before.\n{pages.begin('neutral')}\n{shown}\n\n{pages.END}After.\n"
+    )
+
+
+def test_a_page_without_a_place_for_the_table_is_refused() -> None:
+    with pytest.raises(ValueError, match="must have the comment .*neutral"):
+        pages.written("a page", "neutral", [])
+
+
+@pytest.mark.parametrize("part", [["pgqueue"], ["--phase", "clean"]])
+def test_a_part_of_the_scenarios_is_not_written(
+    part: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options_of([*part, "--write"])
+
+    assert "--write needs all systems and phases" in capsys.readouterr().err

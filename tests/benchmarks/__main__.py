@@ -6,7 +6,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from tests import benchmarks
-from tests.benchmarks.harness import musts, results
+from tests.benchmarks.harness import musts, pages, results
 from tests.benchmarks.harness.database import database
 from tests.benchmarks.harness.report import Report
 
@@ -35,6 +35,7 @@ def main() -> int:
                 )
                 if options.write or not options.names:
                     results.write([report])
+                    pages.write([report])
     missed = [line for report in reports for line in musts.missed(report)]
     for line in missed:
         print(line, file=sys.stderr)
@@ -77,7 +78,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--format", choices=["text", "json"], default="text")
     parser.add_argument(
-        "--write", action="store_true", help="to RESULTS.md; all together always do"
+        "--write",
+        action="store_true",
+        help="to RESULTS.md, and to the page of its table; all together always do",
     )
     options = parser.parse_args()
     if unknown := set(options.names) - set(NAMES):

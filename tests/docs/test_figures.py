@@ -7,6 +7,8 @@ import re
 
 import pytest
 
+from tests.benchmarks.harness import pages
+from tests.benchmarks.harness.report import Report
 from tests.docs.blocks import ROOT
 
 RESULTS = json.loads((ROOT / "tests/benchmarks/results.json").read_text("utf-8"))
@@ -45,3 +47,12 @@ def test_what_sizing_reckons_with_was_measured() -> None:
     assert f"At the {exported:,} rows".replace(",", " ") in (
         (ROOT / "docs/scale.md").read_text("utf-8").replace("\n", " ")
     )
+
+
+@pytest.mark.parametrize("benchmark", pages.TABLES)
+def test_a_table_that_a_benchmark_writes_has_the_figures_that_were_measured(benchmark: str) -> None:
+    name, lines = pages.TABLES[benchmark]
+    text = (pages.DOCS / name).read_text("utf-8")
+    reports = [Report(**each) for each in RESULTS.values() if each["benchmark"] == benchmark]
+
+    assert text == pages.written(text, benchmark, lines(reports[-1]) if reports else [])

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,17 +24,26 @@ Machine = dict[str, Any]
 @cache
 def machine() -> Machine:
     """Describe the machine, the versions and the server's settings, as they were at first."""
+    return described(_shown)
+
+
+def described(shown: Callable[[str], str]) -> Machine:
+    """Return the machine, the versions and the settings of a server.
+
+    Args:
+        shown: returns a setting of the server, as text.
+    """
     return {
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "load_before": round(os.getloadavg()[0], 2),
-        "postgresql": _shown("server_version").split()[0],
+        "postgresql": shown("server_version").split()[0],
         "python": platform.python_version(),
         "django": django.get_version(),
         "psycopg": f"{psycopg.__version__} ({psycopg.pq.__impl__})",
         "pgqueue": pgqueue.__version__,
-        "settings": {name: _shown(name) for name in SETTINGS},
+        "settings": {name: shown(name) for name in SETTINGS},
     }
 
 

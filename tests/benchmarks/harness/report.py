@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.harness.machine import machine
+from tests.benchmarks.harness.machine import Machine, machine
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,32 @@ def repeat(
         size = f"{minutes:g} minutes" if minutes else f"{messages} messages"
         print(f"{benchmark} ({size}): round {number} of {rounds}", file=sys.stderr)
         done.append(measure(messages))
+    return report_of(
+        benchmark, done, on=on, messages=messages, minutes=minutes, feed=feed, remarks=remarks
+    )
+
+
+def report_of(
+    benchmark: str,
+    done: Sequence[Round],
+    *,
+    on: Machine,
+    messages: int = 0,
+    minutes: float = 0,
+    feed: str = "poll",
+    remarks: Mapping[str, str] | None = None,
+) -> Report:
+    """Return the medians of rounds that were measured.
+
+    Args:
+        on: the machine and the server, as `machine.described` returns them.
+    """
     figures = _collected([each.figures for each in done])
     ratios = _collected([each.ratios for each in done])
     return Report(
         benchmark=benchmark,
         messages=messages,
-        rounds=rounds,
+        rounds=len(done),
         minutes=minutes,
         feed=feed,
         figures=_rounded({name: median(values) for name, values in figures.items()}),

@@ -16,11 +16,11 @@ FOLDER = Path(__file__).resolve().parents[1]
 HEAD = """\
 # Results
 
-Written by `make bench` and `make bench-peers`; the figures as JSON are in results.json. Each is
-the median of some rounds, with the least and the most in brackets; a ratio is the median of the
-rounds' own ratios. What a name means is told on top of the benchmark's file. That no limit is
-exceeded, nothing lost or stuck, and nothing deadlocked is not measured but tested: `make model`
-ends at the first.
+Written by `make bench`, `make bench-peers` and `make bench-neutral`; the figures as JSON are in
+results.json. Each is the median of some rounds, with the least and the most in brackets; a ratio is
+the median of the rounds' own ratios. What a name means is told on top of the benchmark's file. That
+no limit is exceeded, nothing lost or stuck, and nothing deadlocked is not measured but tested:
+`make model` ends at the first.
 
 What was measured before 2026-11-26 is older than flows, for which messages and history have columns
 of their own.
@@ -42,6 +42,8 @@ pgqueue 2,238/s (1,704–2,345), DBOS 211 (202–215), django-absurd 409 (402–
 (7.9–11.1, must 10) and 5.4 (4.2–5.6, must 4). An earlier run had 10.5 (9.9–11.4) and 5.1 (4.8–5.2).
 """
 COLUMNS = ("metric", "measured", "must", "aim", "verdict")
+SHOWN = {"peers", "neutral"}
+"""Benchmarks with too many figures for a list: their `lines()` return tables."""
 
 
 def table(report: Report) -> str:
@@ -65,8 +67,7 @@ def write(reports: Iterable[Report], *, folder: Path = FOLDER) -> None:
 
 def _section(report: Report) -> str:
     name = f"tests.benchmarks.{report.benchmark}"
-    # One that has too many figures for a list says itself how they are shown.
-    lines = import_module(name).lines if report.benchmark == "peers" else _lines
+    lines = import_module(name).lines if report.benchmark in SHOWN else _lines
     settings = ", ".join(f"{name} {value}" for name, value in report.machine["settings"].items())
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""Play the scenarios of the neutral benchmark, and print a table."""
+"""Play the scenarios of the neutral benchmark; print a table, and write it if asked."""
 
 from __future__ import annotations
 
@@ -12,13 +12,17 @@ import tempfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.harness.results import markdown
+from tests.benchmarks.harness import pages, results
+from tests.benchmarks.harness.machine import Machine, described
+from tests.benchmarks.harness.report import Round, report_of
+from tests.benchmarks.neutral import table
 from tests.benchmarks.neutral.scenarios import PHASES, Meddling
 from tests.chaos.harness.server import Server, home, url
 
@@ -48,8 +52,7 @@ class Adapter:
     def __init__(self, system: str, server: Server, options: argparse.Namespace) -> None:
         self.descriptor: dict[str, Any] = {}
         self.samples: list[tuple[float, str, float]] = []
-        python = sys.executable if system == "pgqueue" else options.python
-        self._command = [python, "-m", MODULES[system]]
+        self._command = [sys.executable, "-m", MODULES[system]]
         self._environment = {
             **os.environ,
             "DATABASE_URL": url(server.port, dbname=f"{system}_bench"),
@@ -107,75 +110,110 @@ class Adapter:
 
 def main() -> int:
     """Play the scenarios for each system, and print a table of all."""
-    options = _options()
-    rows: list[tuple[str, ...]] = [("system", "phase", "done_per_s", "p99_ms", "depth", "dead")]
-    for number, system in enumerate(options.systems or MODULES):
-        with home(f"neutral-{number}") as folder:
-            rows += _played(system, Server(folder), options)
-    print("\n".join(markdown(rows)))
+    options = options_of(sys.argv[1:])
+    figures: dict[str, float] = {}
+    versions: dict[str, str] = {}
+    on: Machine = {}
+    for number, system in enumerate(options.systems):
+        with _serving(f"neutral-{number}", system) as server:
+            on = on or described(partial(_setting, server))
+            versions[system], found = _played(system, server, options)
+            figures |= found
+    report = report_of(
+        "neutral", [Round(figures, {})], on=on, minutes=options.minutes, remarks=versions
+    )
+    print("\n".join(table.lines(report)))
+    if options.write:
+        results.write([report])
+        pages.write([report])
     return 0
 
 
-def _played(system: str, server: Server, options: argparse.Namespace) -> list[tuple[str, ...]]:
-    server.settings |= SETTINGS
-    server.make_cluster()
-    server.start()
-    try:
-        with closing(server.connect(dbname="postgres")) as connection:
-            connection.execute(f"CREATE DATABASE {system}_bench")
-        adapter = Adapter(system, server, options)
+@contextmanager
+def _serving(name: str, system: str) -> Iterator[Server]:
+    """Have a server with the settings of that benchmark, and a database for the system."""
+    with home(name) as folder:
+        server = Server(folder)
+        server.settings |= SETTINGS
+        server.make_cluster()
+        server.start()
         try:
-            adapter.wait_until_it_works()
-            return [_phase(name, system, server, adapter, options) for name in options.phases]
+            with closing(server.connect(dbname="postgres")) as connection:
+                connection.execute(f"CREATE DATABASE {system}_bench")
+            yield server
         finally:
-            adapter.stop()
-            print(adapter.errors()[-1000:], file=sys.stderr)
+            server.stop("immediate")
+
+
+def _setting(server: Server, name: str) -> str:
+    with closing(server.connect(dbname="postgres")) as connection:
+        [(value,)] = connection.execute("SELECT current_setting(%s)", [name]).fetchall()
+        return str(value)
+
+
+def _played(
+    system: str, server: Server, options: argparse.Namespace
+) -> tuple[str, dict[str, float]]:
+    """Return the system with its version, and the figures of all phases by their names."""
+    adapter = Adapter(system, server, options)
+    figures: dict[str, float] = {}
+    try:
+        adapter.wait_until_it_works()
+        for phase in options.phases:
+            for figure, value in _phase(phase, system, server, adapter, options).items():
+                figures[table.name_of(system, figure, phase)] = value
+        return f"{system} {adapter.descriptor['version']}", figures
     finally:
-        server.stop("immediate")
+        adapter.stop()
+        print(adapter.errors()[-1000:], file=sys.stderr)
 
 
 def _phase(
     name: str, system: str, server: Server, adapter: Adapter, options: argparse.Namespace
-) -> tuple[str, ...]:
-    print(f"{system}: {name}, {options.seconds:g} s", file=sys.stderr)
+) -> dict[str, float]:
+    print(f"{system}: {name}, {options.minutes:g} minutes", file=sys.stderr)
     tables: list[str] = adapter.descriptor["event_tables"]
     meddling = Meddling(server, f"{system}_bench", tables[0], adapter.restart)
     began = time.monotonic()
-    PHASES[name](meddling, options.seconds)
+    PHASES[name](meddling, options.minutes * 60)
     values: dict[str, list[float]] = defaultdict(list)
     for at, metric, value in adapter.samples:
         if at >= began + options.sample_every:
             values[metric].append(value)
     with closing(server.connect(dbname=f"{system}_bench")) as connection:
         [(dead,)] = connection.execute(DEAD).fetchall()
-    return (
-        f"{system} {adapter.descriptor['version']}",
-        name,
-        _shown(values["completion_rate"], median),
-        _shown(values["claim_p99_ms"], median),
-        _shown(values["queue_depth"], max),
-        f"{dead:,}",
-    )
+    found = {
+        "done_per_s": _of(values["completion_rate"], median),
+        "p99_ms": _of(values["claim_p99_ms"], median),
+        "depth": _of(values["queue_depth"], max),
+        "dead": float(dead),
+    }
+    print(f"  {found}", file=sys.stderr)
+    return {figure: value for figure, value in found.items() if value is not None}
 
 
-def _shown(values: Sequence[float], of: Any) -> str:
-    return f"{of(values):,.4g}" if values else "none"
+def _of(values: Sequence[float], of: Callable[[Sequence[float]], float]) -> float | None:
+    return of(values) if values else None
 
 
-def _options() -> argparse.Namespace:
+def options_of(arguments: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line; exit with 2 if they do not fit together."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.neutral")
     parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=f"of {', '.join(MODULES)}")
-    parser.add_argument(
-        "--python", default=sys.executable, metavar="PATH", help="that has the other queues"
-    )
     parser.add_argument("--phase", dest="phases", action="append", choices=PHASES)
-    parser.add_argument("--seconds", type=float, default=60.0, metavar="N", help="of a phase (60)")
+    parser.add_argument("--minutes", type=float, default=0.8, metavar="N", help="of a phase (0.8)")
     parser.add_argument("--rate", type=float, default=800.0, help="messages a second (800)")
     parser.add_argument("--workers", type=int, default=32, help="runs at once (32)")
     parser.add_argument("--sample-every", type=float, default=2.0, metavar="S", help="(2)")
-    options = parser.parse_args()
+    parser.add_argument(
+        "--write", action="store_true", help="to RESULTS.md, results.json and docs/benchmarks.md"
+    )
+    options = parser.parse_args(arguments)
     if unknown := set(options.systems) - set(MODULES):
         parser.error(f"no such system: {', '.join(sorted(unknown))}")
+    if options.write and (options.systems or options.phases):
+        parser.error("--write needs all systems and phases: name none of them.")
+    options.systems = options.systems or list(MODULES)
     options.phases = options.phases or list(PHASES)
     return options
 

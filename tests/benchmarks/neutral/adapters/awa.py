@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 
 import awa
@@ -52,8 +53,13 @@ def feed(stopping: threading.Event) -> None:
 
 def depth() -> int:
     """Count jobs that wait, by its own statistics."""
-    client = awa.Client(URL, max_connections=1)
-    return sum(each.available for each in client.queue_stats() if each.queue == QUEUE)
+    return sum(each.available for each in observer().queue_stats() if each.queue == QUEUE)
+
+
+@cache
+def observer() -> awa.Client:
+    """Return the client that counts jobs."""
+    return awa.Client(URL, max_connections=1)
 
 
 async def main() -> None:

@@ -259,17 +259,20 @@ def commit(
     *,
     upto: int,
     after: int | None = None,
+    stored: int = 0,
 ) -> bool:
     """Move a cursor behind the handled events, never back.
 
     Args:
         after: the position before the handled events. If the cursor is beyond it, an earlier commit
             has moved it, and nothing changes. None: only `upto` is compared.
+        stored: the last known position of the cursor. If the cursor is before it, a failover has
+            set it back, and nothing changes.
 
     Returns:
-        False if the partition was lost, or the cursor is beyond.
+        False if the partition was lost, or the cursor is beyond, or was set back.
     """
-    given = {"name": name, "partition": partition, "reader": reader, "upto": upto}
+    given = {"name": name, "partition": partition, "reader": reader, "upto": upto, "stored": stored}
     with connection.cursor() as cursor:
         cursor.execute(SQL["commit"], {**given, "after": upto if after is None else after})
         return bool(cursor.rowcount)
@@ -285,6 +288,7 @@ def fail(
     failures: int,
     error: str,
     retry_after: timedelta | None,
+    stored: int = 0,
 ) -> bool:
     """Note that the event after `upto` failed.
 
@@ -292,11 +296,12 @@ def fail(
         upto: the last event that was handled.
         retry_after: the delay of the next try; None: the partition stops there until an operator
             resumes the group.
+        stored: the last known position of the cursor, as of `commit`.
 
     Returns:
-        False if the partition was lost, or the cursor is beyond.
+        False if the partition was lost, or the cursor is beyond, or was set back.
     """
-    given = {"name": name, "partition": partition, "reader": reader, "upto": upto}
+    given = {"name": name, "partition": partition, "reader": reader, "upto": upto, "stored": stored}
     failed = {"failures": failures, "error": error, "retry_after": retry_after}
     with connection.cursor() as cursor:
         cursor.execute(SQL["fail"], {**given, **failed})

@@ -119,10 +119,12 @@ WHERE "group" = %(name)s AND reader_id = %(reader)s AND partition = ANY (%(parti
 
 -- name: commit
 -- Fenced by the id of the reader: a partition with another reader, or without one, is not changed. Also fenced by the
--- position: an earlier commit whose answer was lost may have moved the cursor, or may still move it.
+-- position: an earlier commit whose answer was lost may have moved the cursor, or may still move it. And a standby that is
+-- promoted may lack the last moves: then the reader goes back with the cursor.
 UPDATE pgqueue_cursor
 SET position = %(upto)s, failures = 0, error = '', retry_at = NULL, updated_at = statement_timestamp()
-WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s AND position <= %(after)s
+WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
+  AND position BETWEEN %(stored)s AND %(after)s
 
 -- name: fail
 UPDATE pgqueue_cursor
@@ -130,7 +132,8 @@ SET position = %(upto)s, failures = %(failures)s, error = %(error)s,
     retry_at = statement_timestamp() + %(retry_after)s::interval,
     is_stopped = %(retry_after)s::interval IS NULL, updated_at = statement_timestamp(), begun_at = NULL,
     reader_id = CASE WHEN %(retry_after)s::interval IS NOT NULL THEN reader_id END
-WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s AND position <= %(upto)s
+WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
+  AND position BETWEEN %(stored)s AND %(upto)s
 
 -- name: park
 WITH parked AS (

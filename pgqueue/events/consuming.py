@@ -78,6 +78,7 @@ class GroupReader(Service):
         self._lease = lease
         self.id = uuid4()
         self._session = Session(consumer.alias, name="group")
+        self._connection: Connection | None = None
         self._leases = LeaseRenewal(consumer, self.id, self.wake, lease=lease)
         self._failing = Failures(consumer, self.id)
         self._held: dict[int, Held] = {}
@@ -98,6 +99,9 @@ class GroupReader(Service):
     def tick(self) -> timedelta:
         """Handle the next events of each partition; return the nap."""
         connection = self._session.connection
+        if connection is not self._connection:
+            self._go_back(connection)
+            self._connection = connection
         self._rebalance(connection)
         is_behind = advance(connection)
         has_moved = self._serve_each(connection)
@@ -149,6 +153,19 @@ class GroupReader(Service):
         self._session.close()
 
     # --- Partitions
+
+    def _go_back(self, connection: Connection) -> None:
+        """Lose each partition whose cursor is before the last known position.
+
+        The server may be a standby that lacked the last moves. The rebalance leases the partition
+        again, at its cursor.
+        """
+        if not self._held:
+            return
+        for each in engine.positions(connection, [self._consumer.name]):
+            held = self._held.get(each.partition)
+            if held is not None and each.position < held.stored:
+                self._lose(held)
 
     def _rebalance(self, connection: Connection) -> None:
         now = monotonic()
@@ -365,6 +382,7 @@ class GroupReader(Service):
                 self.id,
                 upto=events[-1].position,
                 after=held.position,
+                stored=held.stored,
             ):
                 raise Lost
 
@@ -378,7 +396,8 @@ class GroupReader(Service):
         return django
 
     def _commit(self, connection: Connection, held: Held, upto: int) -> None:
-        if engine.commit(connection, self._consumer.name, held.number, self.id, upto=upto):
+        name, stored = self._consumer.name, held.stored
+        if engine.commit(connection, name, held.number, self.id, upto=upto, stored=stored):
             held.position = held.stored = upto
             held.failures = 0
         else:

@@ -137,6 +137,7 @@ class Failures:
                 self._reader_id,
                 upto=event.position,
                 after=held.position,
+                stored=held.stored,
             ):
                 raise Lost
 
@@ -152,6 +153,7 @@ class Failures:
             failures=held.failures,
             error=f"{type(error).__name__}: {error}".replace("\x00", "")[:1000],
             retry_after=delay,
+            stored=held.stored,
         ):
             raise Lost
         held.stored = held.position

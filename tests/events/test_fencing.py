@@ -80,6 +80,84 @@ def test_a_cursor_is_not_moved_back_by_a_commit_or_a_failure(connection: Connect
     assert engine.fail(connection, "g", 0, reader, upto=7, **failed)
 
 
+def set_back(connection: Connection, position: int) -> None:
+    """Do as the promotion of a standby that lacks the last moves of a cursor."""
+    connection.execute("UPDATE pgqueue_cursor SET position = %s", [position])
+
+
+def test_a_cursor_that_a_failover_has_set_back_is_not_moved(connection: Connection) -> None:
+    reader = uuid4()
+    with connection.transaction():
+        engine.make_group(connection, "g", partitions=1, position=0)
+    engine.take(connection, "g", reader, held=[])
+    assert engine.commit(connection, "g", 0, reader, upto=5)
+    failed = {"failures": 1, "error": "e", "retry_after": timedelta()}
+
+    set_back(connection, 2)
+
+    assert not engine.commit(connection, "g", 0, reader, upto=7, stored=5)
+    assert not engine.commit(connection, "g", 0, reader, upto=7, after=6, stored=5)
+    assert not engine.fail(connection, "g", 0, reader, upto=7, stored=5, **failed)
+    assert cursor(connection) == 2
+    assert engine.commit(connection, "g", 0, reader, upto=7, stored=2)
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_reader_goes_back_with_its_cursor_when_it_connects_again(
+    connection: Connection, read: Read, atomic: bool
+) -> None:
+    handled: list[int] = []
+    reader = read(lambda event: handled.append(event.position), atomic=atomic)
+    for _ in range(3):
+        publish("a")
+    reader.tick()
+    set_back(connection, 1)
+    publish("a")
+
+    reader._session.close()
+    reader.tick()
+
+    assert handled == [1, 2, 3, 2, 3, 4]
+    assert cursor(connection) == 4
+
+
+def test_an_atomic_reader_goes_back_with_its_cursor_on_the_connection_of_a_pooler(
+    connection: Connection, read: Read
+) -> None:
+    handled: list[int] = []
+    reader = read(lambda event: handled.append(event.position), atomic=True)
+    for _ in range(3):
+        publish("a")
+    reader.tick()
+    set_back(connection, 1)
+    publish("a")
+
+    for _ in range(2):
+        reader.tick()
+
+    assert handled == [1, 2, 3, 4, 2, 3, 4]  # the first transaction of 4 was rolled back
+    assert cursor(connection) == 4
+
+
+def test_a_parked_event_does_not_move_a_cursor_that_a_failover_has_set_back(
+    connection: Connection, read: Read
+) -> None:
+    def fail(event: Any) -> None:
+        if event.position == 3:
+            set_back(connection, 1)
+            raise ValueError
+
+    reader = read(fail, max_attempts=1)
+    for _ in range(2):
+        publish("a")
+    reader.tick()
+    publish("a")
+
+    reader.tick()
+
+    assert (cursor(connection), dead_letters(connection)) == (1, 0)
+
+
 def test_an_atomic_commit_whose_answer_was_lost_is_not_repeated(
     connection: Connection, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,9 @@ from tests.chaos.harness.server import Server, nap
 from tests.chaos.soak.faults import Faults
 from tests.chaos.soak.fleet import Fleet, signal_all
 from tests.eventually import eventually
+from tests.proof.operations import invoked, now
 from tests.proof.stage import ProofStage
+from tests.proof.straggler import Straggler
 
 LONG = """
 SELECT w.pid, m.id, m.attempt
@@ -25,7 +27,10 @@ WHERE m.state = 'running' AND m.task = 'tests.proof.tasks.plain' AND w.pid = ANY
 LIMIT 1
 """
 GOES_ON = "SELECT state, attempt FROM pgqueue_message WHERE id = %s"
-CRASHES = {"restart_immediate", "restart_amid_recovery", "fail_over"}
+CRASHES = {
+    *("restart_immediate", "restart_amid_recovery"),
+    *("fail_over", "fail_over_asynchronously"),
+}
 """Faults after which the server may have forgotten claims of the last moment."""
 
 
@@ -59,6 +64,7 @@ class ProofFaults(Faults):
             self.restart_the_pooler: 1,
             self.fill_the_disk: 1,
             self.fail_over: 0.5,
+            self.fail_over_asynchronously: 0.5,
             self.vacuum_freeze: 1,
             self.maintain_partitions: 1,
         }
@@ -146,14 +152,34 @@ class ProofFaults(Faults):
 
     def fail_over(self) -> None:
         """Let a synchronous standby follow, kill the primary, and promote the standby."""
-        stage = self._proof
-        standby = stage.follower()
-        stage.server.stop("killed")
+        standby = self._proof.follower()
+        self._lose_the_server()
+        standby.promote()
+        self._take_over(standby)
+
+    def fail_over_asynchronously(self) -> None:
+        """Kill the primary, and promote a standby that lacks the commits of the last moments.
+
+        The operation `promotion` tells the checker which acknowledged commits may be gone.
+        """
+        standby = self._proof.trailer()
+        straggler = Straggler(self._proof.server, standby)
+        straggler.fall_behind(self._chance.uniform(0.2, 1.5))
+        promotion = invoked("promotion")
+        self._lose_the_server()
+        killed = now()
+        kept_until = straggler.promote()
+        self._take_over(standby)
+        promotion.say("ok", kept_until=kept_until, killed=killed)
+
+    def _lose_the_server(self) -> None:
+        self._proof.server.stop("killed")
         self._proxy.cut()
         # The worker that is past the proxy has lost its server for good.
         self._fleet.kill()
-        standby.promote()
-        stage.server, self._proxy.target = standby, standby.port
+
+    def _take_over(self, standby: Server) -> None:
+        self._proof.server, self._proxy.target = standby, standby.port
         self._proxy.restore()
 
     def vacuum_freeze(self) -> None:

@@ -26,6 +26,11 @@ class Observer:
         operation = invoked("read", after=self._after)
         try:
             events = read(after=self._after, limit=self._random.choice([1, 10, 100]))
+        except PositionAhead as error:
+            # A promotion lost the last events.
+            operation.say("fail", why=str(error))
+            self._after = 0
+            return 1
         except (DatabaseError, InterfaceError, psycopg.Error) as error:
             operation.say("fail", why=f"{type(error).__name__}: {error}"[:300])
             time.sleep(0.1)
@@ -42,6 +47,7 @@ if __name__ == "__main__":
     from django.db import DatabaseError, InterfaceError
 
     from pgqueue import read
+    from pgqueue.exceptions import PositionAhead
     from tests.proof.operations import invoked
 
     at_a_rate(float(sys.argv[2]), Observer(int(sys.argv[1]), sys.argv[3]).observe)

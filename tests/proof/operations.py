@@ -66,11 +66,17 @@ class Written:
 
     def say(self, kind: str, **value: Any) -> None:
         """Write a line of it."""
-        # No library that sets clocks changes this one, and it is the same for all processes.
-        at = time.clock_gettime(time.CLOCK_BOOTTIME)
         LOG.write(
-            {"op": self.id, "kind": kind, "do": self.do, "at": at, "wall": time.time(), **value}
+            {"op": self.id, "kind": kind, "do": self.do, "at": now(), "wall": time.time(), **value}
         )
+
+
+def now() -> float:
+    """Return the seconds since the boot of the machine.
+
+    No library that sets clocks changes this clock, and it is the same for all processes.
+    """
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def invoked(do: str, **value: Any) -> Written:

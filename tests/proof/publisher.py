@@ -80,6 +80,9 @@ class ProofPublisher:
         try:
             for read_event in read(topics="proof.account", key=key, after=expect):
                 self._last[key] = read_event.position
+        except PositionAhead:
+            # A promotion lost the event.
+            self._last[key] = 0
         except (DatabaseError, InterfaceError, psycopg.Error):
             time.sleep(0.1)
         return 2
@@ -95,6 +98,7 @@ if __name__ == "__main__":
     from django.db import DatabaseError, InterfaceError, transaction
 
     from pgqueue import publish, publish_many, read
+    from pgqueue.exceptions import PositionAhead
     from tests.proof.transactions import Undone, see, transacting
 
     at_a_rate(float(sys.argv[2]), ProofPublisher(int(sys.argv[1]), sys.argv[3]).transact)

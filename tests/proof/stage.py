@@ -18,7 +18,7 @@ from tests.chaos.harness.pooler import Pooler
 from tests.chaos.harness.processes import Process
 from tests.chaos.harness.server import Server
 from tests.chaos.harness.stage import SEED, _with_clock, stop
-from tests.chaos.harness.standby import following
+from tests.chaos.harness.standby import following, trailing
 from tests.eventually import eventually
 from tests.proof import mutations
 from tests.proof.dump import dump
@@ -88,6 +88,11 @@ class ProofStage(LogStage):
         """Return a synchronous standby of the server, which lives until the end."""
         name = f"standby_{self.server.port}"
         return self._standbys.enter_context(following(self.server, name))
+
+    def trailer(self) -> Server:
+        """Return a standby that no commit of the server waits for; it lives until the end."""
+        name = f"standby_{self.server.port}"
+        return self._standbys.enter_context(trailing(self.server, name))
 
     def close(self) -> None:
         """End everybody."""

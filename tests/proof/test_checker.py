@@ -99,6 +99,8 @@ CHILD = op("enqueue", 0, 1, messages=[message(1), message(2, parents=[1])])
 NEARBY = op("fault", 2, 6, crashes=False, db_began=2.0, db=6.0)
 CRASH = op("fault", 5, 6, crashes=True, db_began=5.0, db=6.0)
 SAME_LANE = enqueue(0, 1, 2, **LANE)
+PROMOTION = op("promotion", 4, 8, kept_until=5.0, killed=6.0)
+PROMOTED = op("fault", 3, 12, crashes=True, db_began=3.0, db=12.0)
 
 Case = tuple[str, Sequence[Operation], Mapping[str, Sequence[Mapping[str, Any]]]]
 
@@ -237,6 +239,35 @@ WRONG = {
     "a child begins while its parent runs": case(
         "flow", CHILD, run(1, 2, 4), run(2, 3, 5), messages=[row(1), row(2)],
         effects=[effect(1, 1), effect(2, 2)]),
+    "a promotion loses a message that was acknowledged before": case(
+        "lost", PROMOTION, enqueue(4, 1, lasts=0.9)),
+    "a message is lost that the new primary acknowledged": case("lost", PROMOTION, enqueue(6.5, 1)),
+    "a promotion leaves half of a transaction": case(
+        "half", PROMOTION, enqueue(5.2, 1, 2), messages=[row(1)], effects=[effect(1, 1)]),
+    "a promotion leaves half of a transaction of events": case(
+        "event", PROMOTION, publish(5.2, 1, 2), events=[event(1, 1)]),
+    "a promotion doubles the effect of an atomic task": case(
+        "exactly once", PROMOTION, PROMOTED, enqueue(5.2, 1, **ONCE), messages=[row(1, attempt=2)],
+        effects=[effect(1, 1), effect(2, 1, attempt=2)]),
+    "a promotion loses an event that was acknowledged before": case(
+        "event", PROMOTION, publish(4, 1, lasts=0.9)),
+    "a promotion leaves a gap in the log": case(
+        "position", PROMOTION, publish(4, 1), publish(5.2, 2), publish(7, 3),
+        events=[event(1, 1), event(3, 3)]),
+    "a condition refuses though it is met, after a promotion": case(
+        "condition", PROMOTION, publish(4, 1), publish(9, 2, expect=1, end="fail", why="conflict"),
+        events=[event(1, 1)]),
+    "a reader sees an event that is gone after the promotion": case(
+        "reader", PROMOTION, publish(5.2, 1), publish(7, 2),
+        op("read", 6.5, 6.8, after=0, found=[[1, 1]]), events=[event(1, 2)]),
+    "a reader skips an event before a promotion": case(
+        "reader", PROMOTION, publish(4, 1), publish(4, 2),
+        op("read", 5, 5.5, after=0, found=[[2, 2]]),
+        events=[event(1, 1), event(2, 2)]),
+    "two of one limit long after a promotion": case(
+        "limit", PROMOTION, PROMOTED, limit("l", 1), enqueue(0, 1, 2, **LIMITED),
+        run(1, 15, 17), run(2, 16, 18),
+        messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
     "a tick has two messages": case("tick", ticks=[tick(1), tick(1), tick(2)]),
     "a tick has no message": case("tick", ticks=[tick(1), tick(3)]),
 }  # fmt: skip
@@ -330,6 +361,33 @@ RIGHT = {
         "flow", CHILD, messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
     "a child begins after a lost run of its parent has gone on": case(
         "flow", CHILD, run(1, 2, 9), run(1, 4, 5, attempt=2), run(2, 6, 7), NEARBY,
+        messages=[row(1, attempt=2, lost=1), row(2)],
+        effects=[effect(1, 1, attempt=2), effect(2, 2)]),
+    "a promotion loses a message": case("lost", PROMOTION, enqueue(5.2, 1, 2)),
+    "a promotion keeps a message": case(
+        "half", PROMOTION, enqueue(5.2, 1, 2), messages=[row(1), row(2)],
+        effects=[effect(1, 1), effect(2, 2)]),
+    "a promotion loses an event that a reader has seen": case(
+        "reader", PROMOTION, publish(5.2, 1), publish(7, 2),
+        op("read", 5.8, 5.9, after=0, found=[[1, 1]]), op("read", 7.6, 7.7, after=1, found=[]),
+        events=[event(1, 2)]),
+    "a promotion loses the event for which an append was refused": case(
+        "condition", PROMOTION, publish(5.1, 1, lasts=0.1),
+        publish(5.3, 2, expect=0, end="fail", why="conflict")),
+    "a promotion loses the event that an append expects": case(
+        "condition", PROMOTION, publish(4, 1), publish(9, 2, expect=7, end="fail", why="conflict"),
+        events=[event(1, 1)]),
+    "a promotion loses a claim, whose run goes on beside another of its limit": case(
+        "limit", PROMOTION, PROMOTED, limit("l", 1), enqueue(0, 1, 2, **LIMITED),
+        run(1, 5.5, 9), run(2, 8, 8.5), run(1, 10, 11),
+        messages=[row(1), row(2)], effects=[effect(1, 1), effect(2, 2)]),
+    "a promotion loses a success": case(
+        "repeated", PROMOTION, PROMOTED, enqueue(0, 1, **ONCE), run(1, 1, 5.5),
+        run(1, 9, 9.5, attempt=2), messages=[row(1, attempt=2, lost=1)],
+        effects=[effect(1, 1, attempt=2)]),
+    "a promotion loses the end of a parent whose child had begun": case(
+        "flow", CHILD, PROMOTION, PROMOTED, run(1, 3, 5.2), run(2, 5.5, 5.8),
+        run(1, 15, 15.5, attempt=2), run(2, 16, 17),
         messages=[row(1, attempt=2, lost=1), row(2)],
         effects=[effect(1, 1, attempt=2), effect(2, 2)]),
     "each tick has one message": case("tick", ticks=[tick(1), tick(2), tick(3)]),

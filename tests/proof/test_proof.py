@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing, suppress
+from itertools import count
 from pathlib import Path
+from threading import Thread
 
+import psycopg
 import pytest
 
+from tests.chaos.harness.server import Server, home
 from tests.chaos.harness.stage import SEED
+from tests.chaos.harness.standby import trailing
+from tests.eventually import eventually
 from tests.proof.checker.account import Account, account_of
 from tests.proof.checker.anomaly import Anomaly
 from tests.proof.checker.rules import RULES, check
 from tests.proof.director import Ran, prove
+from tests.proof.operations import now
 from tests.proof.report import Report
+from tests.proof.straggler import Straggler
 from tests.proof.test_checker import enqueue, row
 
 
@@ -30,6 +39,44 @@ def test_half_a_minute_of_load_and_faults_shows_no_anomaly(tmp_path: Path) -> No
     done = {each.do for each in account.operations if each.end == "ok"}
     assert done >= {"enqueue", "publish", "run", "read", "fault", "limit"}
     assert {each["kind"] for _, each in account.enqueued.values()} >= {"in_steps", "member"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_straggler_has_what_was_acknowledged_until_then_and_a_part_of_the_rest() -> None:
+    with home("behind") as folder, ExitStack() as stack:
+        primary = Server(folder)
+        stack.callback(primary.stop, "immediate")
+        primary.make_cluster()
+        primary.start()
+        standby = stack.enter_context(trailing(primary))
+        acknowledged: dict[int, float] = {}
+        writer = Thread(target=write_until_it_fails, args=[primary, acknowledged])
+        writer.start()
+        eventually(lambda: len(acknowledged) > 20, what="some commits are acknowledged")
+        straggler = Straggler(primary, standby)
+
+        straggler.fall_behind(0.5)
+        primary.stop("killed")
+        writer.join()
+        kept_until = straggler.promote()
+
+        with closing(standby.connect(dbname="postgres")) as connection:
+            kept = {number for (number,) in connection.execute("SELECT number FROM written")}
+        assert {number for number, at in acknowledged.items() if at < kept_until} <= kept
+        assert kept == set(range(len(kept)))
+        lost = acknowledged.keys() - kept
+        assert len(lost) > 20
+
+
+def write_until_it_fails(server: Server, acknowledged: dict[int, float]) -> None:
+    """Commit numbers one after another, and note the time of each acknowledgement."""
+    with closing(server.connect(dbname="postgres")) as connection:
+        connection.execute("CREATE TABLE written (number int)")
+        with suppress(psycopg.Error):
+            for number in count():
+                connection.execute("INSERT INTO written VALUES (%s)", [number])
+                acknowledged[number] = now()
 
 
 def report_of(*anomalies: Anomaly, complaint: str = "") -> Report:

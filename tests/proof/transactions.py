@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 from django.db import DatabaseError, InterfaceError, connection
 
 from pgqueue.events.conditions import PositionConflict
-from tests.proof.operations import Written, invoked
+from pgqueue.exceptions import PositionAhead
+from tests.proof.operations import Written, invoked, now
 
 
 class Undone(Exception):
@@ -30,6 +30,8 @@ def transacting(do: str, **value: Any) -> Iterator[Written]:
         operation.say("fail", why="undone")
     except PositionConflict as error:
         operation.say("fail", why="conflict", found=error.found)
+    except PositionAhead as error:
+        operation.say("fail", why=str(error))
     except (DatabaseError, InterfaceError) as error:
         # An error before the commit rolls back; an error of the commit tells nothing.
         kind = "unknown" if operation.is_committing else "fail"
@@ -45,4 +47,4 @@ def see(operation: Written) -> None:
             "SELECT pg_current_xact_id()::text, extract(epoch FROM clock_timestamp())::float8"
         )
         xid, db = cursor.fetchone()
-    operation.say("saw", xid=xid, db=db, commits=time.clock_gettime(time.CLOCK_BOOTTIME))
+    operation.say("saw", xid=xid, db=db, commits=now())

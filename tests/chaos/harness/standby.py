@@ -1,4 +1,4 @@
-"""A standby that every commit of a primary waits for."""
+"""A standby of a primary, which the primary's commits wait for, or not."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync
 
 
 @contextmanager
-def following(primary: Server, name: str = "standby") -> Iterator[Server]:
-    """Start a synchronous replica; it is gone at the end, whichever of the two is the primary."""
+def trailing(primary: Server, name: str = "standby") -> Iterator[Server]:
+    """Start a replica that no commit waits for; it is gone at the end, also as the primary."""
     with home(name) as folder:
         follower = Server(folder)
         source = ["-h", primary.home, "-p", primary.port, "-U", "postgres"]
@@ -22,6 +22,16 @@ def following(primary: Server, name: str = "standby") -> Iterator[Server]:
             "-R", "-X", "stream", "-C", "-S", name, "-c", "fast", "--no-sync",
         )  # fmt: skip
         follower.start()
+        try:
+            yield follower
+        finally:
+            follower.stop("immediate")
+
+
+@contextmanager
+def following(primary: Server, name: str = "standby") -> Iterator[Server]:
+    """Start a synchronous replica, as `trailing` does: every commit of the primary waits for it."""
+    with trailing(primary, name) as follower:
         with primary.connect() as connection:
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
             connection.execute("SELECT pg_reload_conf()")
@@ -29,7 +39,4 @@ def following(primary: Server, name: str = "standby") -> Iterator[Server]:
                 lambda: connection.execute(SYNCHRONOUS).fetchone() == (1,),
                 what="the standby is synchronous",
             )
-        try:
-            yield follower
-        finally:
-            follower.stop("immediate")
+        yield follower

@@ -18,13 +18,15 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import Any
 
 Row = Mapping[str, Any]
+NOTICED = 6.0
+"""Seconds in which everybody has noticed a fault, and recovered from it."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Operation:
 
     Attributes:
         id: the name of the process and a number.
-        do: "enqueue", "publish", "run", "read" or "fault".
+        do: "enqueue", "publish", "run", "read", "fault", "limit" or "promotion".
         began: seconds of the machine's clock.
         ended: the same; infinity if no end was logged.
         end: "ok", "fail" or "unknown".
@@ -83,8 +85,39 @@ class Account:
         return self.dump.get(table, ())
 
     def doing(self, do: str) -> Iterator[Operation]:
-        """Return the operations of one kind."""
-        return (each for each in self.operations if each.do == do)
+        """Return the operations of one kind.
+
+        The outcome of a transaction that a promotion may have lost is unknown.
+        """
+        return (self._in_the_end(each) for each in self.operations if each.do == do)
+
+    def _in_the_end(self, each: Operation) -> Operation:
+        is_transaction = each.do in ("enqueue", "publish") and each.end == "ok"
+        if is_transaction and self.may_be_forgotten(each):
+            return replace(each, end="unknown", ended=inf)
+        return each
+
+    @cached_property
+    def promotions(self) -> list[Operation]:
+        """The promotions of standbys that lacked the last commits of their primary.
+
+        Commits that the old primary acknowledged before `kept_until` were kept. It acknowledged
+        none after it was `killed`.
+        """
+        return [each for each in self.operations if each.do == "promotion" and each.end == "ok"]
+
+    def may_be_forgotten(self, operation: Operation) -> bool:
+        """Return whether the old primary of a promotion may have answered last, in vain."""
+        return any(
+            each["kept_until"] < operation.ended and operation.began < each["killed"]
+            for each in self.promotions
+        )
+
+    def may_lack_its_lease(self, run: Operation) -> bool:
+        """Return whether a promotion may have lost the claim of a run before it began."""
+        return any(
+            each["kept_until"] < run.began < each.ended + NOTICED for each in self.promotions
+        )
 
     @cached_property
     def enqueued(self) -> dict[int, tuple[Operation, Row]]:
@@ -130,7 +163,8 @@ class Account:
         """Return the runs of a message that certainly had its lease from begin to end.
 
         The settle is fenced, so the run that succeeded had the lease. A run that failed had it,
-        too, if the message never lost one. Any other run may have lost its lease meanwhile.
+        too, if the message never lost one. Any other run may have lost its lease meanwhile. If a
+        promotion lost the claim of a run, the next run may have the same attempt.
         """
         rows = self.messages.get(number, [])
         if len(rows) != 1:
@@ -139,8 +173,11 @@ class Account:
         return [
             run
             for run in self.runs.get(number, [])
-            if (run.end == "ok" and run["attempt"] == row["attempt"] and row["end"] == "succeeded")
-            or (run.end == "fail" and not row["lost"])
+            if not self.may_lack_its_lease(run)
+            and (
+                (run.end == "ok" and run["attempt"] == row["attempt"] and row["end"] == "succeeded")
+                or (run.end == "fail" and not row["lost"])
+            )
         ]
 
 

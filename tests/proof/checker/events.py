@@ -36,7 +36,10 @@ def the_log_has_what_was_committed(account: Account) -> Iterator[Anomaly]:
 
 
 def every_reader_reads_the_same(account: Account) -> Iterator[Anomaly]:
-    """Each read returns the events after a position, without a gap, as the log has them."""
+    """Each read returns the events after a position, without a gap, as the log has them.
+
+    A read that an old primary answered may have seen an event that its promotion lost.
+    """
     of_position = {row["position"]: row for row in account.events}
     for read in account.doing("read"):
         if read.end != "ok":
@@ -47,7 +50,8 @@ def every_reader_reads_the_same(account: Account) -> Iterator[Anomaly]:
                 words = f"a read after {read['after']} skipped position {expected}"
                 yield Anomaly("reader", words, [read])
                 break
-            if row is None or row["number"] != number:
+            is_other = row is None or row["number"] != number
+            if is_other and not account.may_be_forgotten(read):
                 words = f"a read found event {number} at position {position}, and the log does not"
                 yield Anomaly("reader", words, [read], [row] if row else [])
                 break
@@ -79,7 +83,8 @@ def groups_handle_each_event(account: Account) -> Iterator[Anomaly]:
 def conditions_hold(account: Account) -> Iterator[Anomaly]:
     """An append with a condition follows the event that it expects, with nothing in between.
 
-    A refused append met another event of its topic and key after the expected position.
+    A refused append met another event of its topic and key after the expected position. A promotion
+    may have lost that event, or the event that the append expects.
     """
     position_of = {row["number"]: row["position"] for row in account.events}
     of_key: dict[tuple[str, str], list[Row]] = {}
@@ -96,9 +101,20 @@ def conditions_hold(account: Account) -> Iterator[Anomaly]:
             if between:
                 words = f"event {event['number']} expected {expected}, and another one came before"
                 yield Anomaly("condition", words, [publish], [between[0]])
-        elif publish["why"] == "conflict" and not _met_another(publish, expected, others, account):
+        elif publish["why"] == "conflict" and not (
+            account.may_be_forgotten(publish)
+            or _expects_a_lost_event(publish, others, account)
+            or _met_another(publish, expected, others, account)
+        ):
             words = f"event {event['number']} was refused, and nothing came after {expected}"
             yield Anomaly("condition", words, [publish], others[-1:])
+
+
+def _expects_a_lost_event(publish: Operation, others: list[Row], account: Account) -> bool:
+    """Return whether a promotion may have lost the event that an append expects."""
+    is_there = any(row["position"] == publish["expect"] for row in others)
+    follows = any(each.began < publish.ended for each in account.promotions)
+    return publish["expect"] > 0 and not is_there and follows
 
 
 def _met_another(publish: Operation, expected: int, others: list[Row], account: Account) -> bool:

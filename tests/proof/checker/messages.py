@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.proof.checker.account import Account, Operation, Row
+from tests.proof.checker.account import NOTICED, Account, Operation, Row
 from tests.proof.checker.anomaly import Anomaly
 
 STORED = 1.0
 """Seconds within which a success is stored."""
 GOES_ON = 3.0
 """Seconds after a fault in which its workers have caught up."""
-NOTICED = 6.0
-"""Seconds in which everybody has noticed a fault, and recovered from it."""
 
 
 def nothing_committed_is_lost(account: Account) -> Iterator[Anomaly]:

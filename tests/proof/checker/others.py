@@ -32,14 +32,19 @@ def durable_steps_happen_once(account: Account) -> Iterator[Anomaly]:
 
 
 def flows_go_as_their_graphs_say(account: Account) -> Iterator[Anomaly]:
-    """A member of a flow runs, and has its effect, after all its parents have succeeded."""
+    """A member of a flow runs, and has its effect, after all its parents have succeeded.
+
+    A promotion may lose the end of a parent behind which a member had begun.
+    """
     for number, (enqueue, message) in account.enqueued.items():
         for parent in message["parents"]:
             # A conflict or a crash of the server may repeat an attempt: the first end counts.
             ends = [run for run in account.settled_runs(parent) if run.end == "ok"]
             last = min(ends, key=lambda run: run.ended, default=None)
             for run in account.runs.get(number, []):
-                if last is not None and run.began < last.ended:
+                if last is None or account.may_lack_its_lease(run):
+                    continue
+                if run.began < last.ended:
                     words = f"member {number} began before its parent {parent} had ended"
                     yield Anomaly("flow", words, [enqueue, run, last])
         for effect in account.effects_of_tasks.get(number, []):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from pathlib import Path
@@ -24,6 +25,17 @@ def children(parent: int) -> list[int]:
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that waits to be buried does not."""
     return _stat(pid)[:1] not in ([], ["Z"], ["X"])
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time of a process and its ended children, in seconds; 0: it is gone."""
+    ticks = map(int, _stat(pid)[11:15])
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def parent(pid: int) -> int:
+    """Return the pid of a process's parent; 0: the process is gone."""
+    return int((_stat(pid)[1:2] or ["0"])[0])
 
 
 def catches(pid: int, number: int) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.benchmarks.harness import musts, results
+from tests.benchmarks.harness import musts, results, scaling
 from tests.benchmarks.harness.group import Group
 from tests.benchmarks.harness.musts import MUSTS, Must, Verdict
 from tests.benchmarks.harness.report import Report, Round, repeat
@@ -33,6 +33,10 @@ FIGURES = {
     "backlog": {"claim_ms_10k", "claim_ms_1m", "stats_ms_10m"},
     "batch": {"per_s", "one_by_one_per_s"},
     "cluster": {"cluster_per_s"},
+    "contention": {
+        *("percent_client", "percent_cpu", "claims_per_s", "per_s"),
+        *("locks", "worker_us", "server_us", "wal_bytes"),
+    },
     "django_tasks": {
         "ours_enqueue_per_s",
         "ours_drain_per_s",
@@ -141,6 +145,7 @@ def run(*arguments: str) -> list[dict[str, Any]]:
     [
         (["drain", "enqueue", "fair", "pinned", "telemetry"], "2000"),
         (["backlog", "batch", "governed", "ordered", "orm"], "2000"),
+        (["contention"], "2000"),
         (["subscriptions"], "2000"),
         (["search"], "20000"),
         (["webhooks"], "200"),
@@ -260,6 +265,46 @@ def test_results_replace_those_of_the_same_benchmark_only(tmp_path: Path) -> Non
     assert "| figures.per_s | 1 (24,000–26,000) | ≥ 20,000 | ≥ 40,000 | MISSED |" in text
     assert "| figures.per_s | 25,000 (24,000–26,000) | ≥ 20,000 | ≥ 40,000 | must reached |" in text
     assert len(json.loads((tmp_path / "results.json").read_text())) == 2
+
+
+COSTS = replace(
+    REPORT,
+    benchmark="contention",
+    figures={
+        "percent_client": 20.5,
+        "percent_cpu": 70.0,
+        "percent_lock_tuple": 0.1,
+        "server_us": 50.0,
+        "worker_us": 25.0,
+        "wal_bytes": 1_000.0,
+    },
+)
+
+
+def test_the_model_multiplies_costs_by_cores_and_leaves_out_rare_waits() -> None:
+    lines = scaling.lines(COSTS)
+
+    assert lines[2:5] == ["| `cpu` | 70.0 |", "| `client` | 20.5 |", ""]
+    assert "| WAL for a message, bytes | 1,000.0 |" in lines
+    # 2 cores are 2 000 000 µs a second.
+    assert "| 2 | 40,000 | 1.0 | 40 |" in lines
+
+
+def test_a_server_elsewhere_has_no_model() -> None:
+    figures = {name: each for name, each in COSTS.figures.items() if name != "server_us"}
+
+    assert scaling.lines(replace(COSTS, figures=figures))[-1] == "| --- | --- | --- | --- |"
+
+
+def test_a_wait_that_one_round_has_met_is_zero_in_the_others() -> None:
+    from tests.benchmarks.contention import completed
+
+    rounds = completed([Round({"percent_cpu": 90, "per_s": 5}, {}), Round({"percent_io": 10}, {})])
+
+    assert [dict(each.figures) for each in rounds] == [
+        {"percent_cpu": 90, "percent_io": 0, "per_s": 5},
+        {"percent_cpu": 0, "percent_io": 10},
+    ]
 
 
 # Of the peers none is run here but ours: `make bench-peers ROUNDS=1 MESSAGES=1000` tries all.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from tests.benchmarks.harness import scaling
 from tests.benchmarks.harness.report import Report
 from tests.benchmarks.neutral import table as neutral
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 TABLES: Mapping[str, tuple[str, Callable[[Report], list[str]]]] = {
+    "contention": ("scale.md", scaling.lines),
     "neutral": ("benchmarks.md", neutral.lines),
 }
 """The page of each benchmark that has a table there, and the function that returns its lines."""
@@ -36,7 +38,7 @@ def written(text: str, benchmark: str, lines: Iterable[str]) -> str:
 
 
 def write(reports: Iterable[Report], *, folder: Path = DOCS) -> None:
-    """Write the tables of these reports that have a page."""
+    """Write the table of each report that has a page."""
     for report in reports:
         if report.benchmark in TABLES:
             name, lines = TABLES[report.benchmark]

@@ -1,9 +1,10 @@
 """awa, by its Python SDK.
 
-Its docs (configuration) say to set `max_workers` for each queue, 50 by default, and to keep the
-other defaults; (deployment) a pool of the queues plus 4 connections, 10 by default, and more worker
-processes for more work: two, as there are two cores. Its README has async handlers, and COPY for
-many jobs. A silent process loses its jobs by `heartbeat_staleness_ms`.
+Its docs (configuration) say to set `max_workers` for each queue, and to keep the other defaults.
+With its own default, 50, it ran a third of the jobs. They say (deployment) to have a pool of the
+queues plus 4 connections, 10 by default, and more processes for more work: two, as there are two
+cores. Its README has async handlers, and COPY for many jobs. A silent process loses its jobs by
+`heartbeat_staleness_ms`.
 
 Jobs that have ended stay in tables that take turns. SQL can hardly make such rows, so it is not
 measured beside a million of them. Its own statistics scan these tables: the jobs that are left are
@@ -29,7 +30,7 @@ from tests.benchmarks.peers.peer import Commands, Peer, module, python
 from tests.benchmarks.peers.places import Place
 
 QUEUE = "default"
-MAX_WORKERS = 50
+MAX_WORKERS = work.AT_ONCE_IN_A_LOOP
 PROCESSES = 2
 
 
@@ -73,10 +74,7 @@ class Awa(Peer):
     title = "awa"
     distribution = "awa-pg"
     pace = 4_000
-    settings = (
-        f"{PROCESSES} processes, `max_workers` {MAX_WORKERS}, {work.AT_ONCE_IN_A_LOOP} where tasks "
-        "nap"
-    )
+    settings = f"{PROCESSES} processes, `max_workers` {MAX_WORKERS}"
     notifies = True
 
     def install(self) -> None:
@@ -94,8 +92,7 @@ class Awa(Peer):
         _client().enqueue_many_copy([TASKS[task](number) for number in numbers], queue=QUEUE)
 
     def workers(self, task: str, *, lease: float) -> Commands:
-        most = work.AT_ONCE_IN_A_LOOP if task == "nap" else MAX_WORKERS
-        return [python(module(self.name), str(most))] * PROCESSES
+        return [python(module(self.name))] * PROCESSES
 
     def left(self, place: Place) -> int:
         return int(place.ask(LEFT))
@@ -120,7 +117,7 @@ def _client() -> awa.Client:
     return awa.Client(_url(), max_connections=work.THREADS)
 
 
-async def run(most: int) -> None:
+async def run() -> None:
     """Work until a SIGTERM."""
     client = awa.AsyncClient(_url())
 
@@ -144,7 +141,7 @@ async def run(most: int) -> None:
             "heartbeat_staleness_ms": lease,
             "heartbeat_rescue_interval_ms": lease // 5,
         }
-    await client.start([(QUEUE, most)], **options)
+    await client.start([(QUEUE, MAX_WORKERS)], **options)
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
     await ended.wait()
@@ -154,6 +151,4 @@ async def run(most: int) -> None:
 PEER = Awa()
 
 if __name__ == "__main__":
-    import sys
-
-    asyncio.run(run(int(sys.argv[1])))
+    asyncio.run(run())

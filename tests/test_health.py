@@ -562,6 +562,21 @@ class TestExport:
 
         assert check("export") == Check("export", Status.OK, "retention waits for none")
 
+    def test_warns_where_retention_may_remove_what_a_target_lacks(
+        self, connection: Connection, settings: Any
+    ) -> None:
+        settings.PGQUEUE = {**settings.PGQUEUE, "EXPORT_BEFORE_DROP": False}
+        exported(connection, Position(2, 0), name="/old", ago=timedelta(days=3))
+        kept = past(connection, 50)
+
+        made = check("export")
+        connection.execute(f"DROP TABLE {kept}")
+
+        assert made.status == Status.WARNING
+        assert made.said.endswith("or forget that target with --forget")
+        assert made.figures["days_kept"] == []
+        assert status("export", max_export=300_000) == Status.OK
+
     def test_fails_where_there_was_none(self) -> None:
         made = check("export")
 
@@ -846,7 +861,7 @@ def test_a_database_without_the_tables_fails_and_says_what_to_do(without_tables:
     lines = [line for line in text.splitlines() if "failing" in line]
     assert [line.split()[0] for line in lines[1:]] == [
         *("workers", "age", "dead", "breakers", "duties", "partitions", "bloat"),
-        *("groups", "webhooks", "rows"),
+        *("export", "groups", "webhooks", "rows"),
     ]
     assert all(line.endswith("does not exist: run manage.py migrate") for line in lines[1:])
 

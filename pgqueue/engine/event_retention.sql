@@ -41,12 +41,8 @@ GROUP BY "group"
 UNION ALL
 SELECT 'subscription ' || name, position FROM pgqueue_subscription WHERE NOT follows
 UNION ALL
--- A target of another database, or with a position beyond the end of the log, belongs to another log: it counts as 0.
-SELECT 'export ' || target, CASE WHEN event_position <= greatest(
-    (SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
-    (SELECT position FROM pgqueue_log_floor WHERE log = 'event')) AND database =
--- include: identity
-    THEN event_position ELSE 0 END
+SELECT 'export ' || target,
+-- include: exported_event
 FROM pgqueue_export
 WHERE %(exports_first)s
 UNION ALL

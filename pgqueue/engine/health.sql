@@ -130,12 +130,9 @@ WHERE f.pid IS DISTINCT FROM pg_backend_pid()
 ORDER BY 3 DESC NULLS LAST, 2
 
 -- name: groups
--- The lag of each group by its slowest partition, and the seconds for which the partition's next event has waited. This
--- event may not even have a position yet, if no reader runs. Events below the floor are deleted.
+-- The lag of each group by its slowest partition, and the seconds for which the partition's next event has waited.
 SELECT c."group", b.head - c.position, c.stopped, c.position < b.floor,
-       extract(epoch FROM statement_timestamp() - coalesce(
-           (SELECT created_at FROM pgqueue_event WHERE position = greatest(c.position, b.floor) + 1),
-           (SELECT created_at FROM pgqueue_event_inbox ORDER BY id LIMIT 1)))::float8
+-- include: event_waited
 FROM (
     SELECT "group", min(position) AS position, count(*) FILTER (WHERE is_stopped) AS stopped
     FROM pgqueue_cursor

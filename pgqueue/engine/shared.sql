@@ -306,6 +306,22 @@ SELECT coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0)
        greatest((SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
                 (SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0) AS head
 
+-- name: event_waited
+-- The seconds for which the event after `c.position` has waited, in a log with the bounds `b`; NULL: there is none. This
+-- event may not even have a position yet, if no reader runs. Events below the floor are deleted.
+extract(epoch FROM statement_timestamp() - coalesce(
+    (SELECT created_at FROM pgqueue_event WHERE position = greatest(c.position, b.floor) + 1),
+    (SELECT created_at FROM pgqueue_event_inbox ORDER BY id LIMIT 1)))::float8
+
+-- name: exported_event
+-- The last event that a target of exports has. A target of another database, or with a position beyond the end of the
+-- log, belongs to another log: it counts as 0.
+CASE WHEN event_position <= greatest(
+    (SELECT position FROM pgqueue_event ORDER BY position DESC LIMIT 1),
+    (SELECT position FROM pgqueue_log_floor WHERE log = 'event')) AND database =
+-- include: identity
+    THEN event_position ELSE 0 END
+
 -- name: parts
 -- The tables that are, or were, partitions of a log, in the log's schema, which need not be first in the search_path.
 -- It follows WITH.

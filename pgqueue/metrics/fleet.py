@@ -18,7 +18,9 @@ from pgqueue.conf import settings
 from pgqueue.engine import (
     breakers,
     channels,
+    exports,
     health,
+    partitions,
     replication,
     run_statistics,
     steps,
@@ -319,6 +321,51 @@ def _feed(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     yield from (lag, active)
 
 
+def _exports(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
+    seen = {each.name: each for each in exports.targets(connection)}
+    told = _first("exports", seen.items(), left_out)
+    messages = {
+        name: exports.behind(connection, each.last, limit=BOUND) for name, each in told.items()
+    }
+    events = {name: exports.events_behind(connection, each.event) for name, each in told.items()}
+    yield _gauge(
+        "pgqueue_export_age_seconds",
+        "Time since the last export to a target.",
+        "target",
+        {name: max(each.silent_for, 0) for name, each in told.items()},
+    )
+    yield _gauge(
+        "pgqueue_export_lag_messages",
+        "Ended messages that a target of exports lacks, up to 10 000.",
+        "target",
+        {name: min(each.messages, BOUND) for name, each in messages.items()},
+    )
+    yield _gauge(
+        "pgqueue_export_lag_events",
+        "Positions from the last event of a target of exports to the end of the log.",
+        "target",
+        {name: each.events for name, each in events.items()},
+    )
+    yield _gauge(
+        "pgqueue_export_lag_seconds",
+        "Waiting time of the first ended message or event that a target of exports lacks; 0: it "
+        "lacks none.",
+        "target",
+        {name: max(messages[name].seconds, events[name].seconds, 0) for name in told},
+    )
+    options = settings()
+    kept = (
+        partitions.waiting(connection, options.retention, exports.passed(connection))
+        if options.export_before_drop
+        else []
+    )
+    yield GaugeMetricFamily(
+        "pgqueue_history_days_kept",
+        "Days of history whose retention is over, and that are kept for an export.",
+        value=len(kept),
+    )
+
+
 def _locks(connection: Connection, left_out: Counter[str]) -> Iterator[Metric]:
     seconds = [each.seconds or 0.0 for each in health.locks(connection)]
     yield GaugeMetricFamily(
@@ -344,6 +391,7 @@ PARTS: Mapping[str, Part] = {
     "subscriptions": _subscriptions,
     "webhooks": _webhooks,
     "feed": _feed,
+    "exports": _exports,
     "locks": _locks,
 }
 

@@ -16,7 +16,8 @@ from pgqueue.engine.values import Position
 from pgqueue.models import History
 from pgqueue.options.retention import Retention
 from pgqueue.states import Outcome
-from tests.factories import Connection, ended, exported, past
+from tests.factories import Connection, ended, exported, logged, past
+from tests.spark import log
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -185,3 +186,17 @@ class TestATarget:
         assert behind.messages == 2
         assert 7200 <= behind.seconds < 7300
         assert exports.behind(connection, last) == (0, 0)
+
+    def test_is_behind_by_the_positions_after_its_last_event(self, connection: Connection) -> None:
+        for position in (1, 2, 3):
+            logged(connection, position, ago=(4 - position) * HOUR)
+
+        behind = exports.events_behind(connection, 1)
+
+        assert behind.events == 2
+        assert 7200 <= behind.seconds < 7300
+        assert exports.events_behind(connection, 3) == (0, 0)
+        log.raise_floor(connection, 2)
+        assert exports.events_behind(connection, 0).events == 1
+        log.publish(connection, at=datetime.now(UTC) - HOUR)
+        assert 3600 <= exports.events_behind(connection, 3).seconds < 3700

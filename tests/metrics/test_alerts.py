@@ -86,6 +86,8 @@ ALERTS: dict[str, tuple[list[Series], list[Series]]] = {
     "PGQueueGroupBehind": above('pgqueue_group_lag_seconds{group="mails"}', 300),
     "PGQueueGroupStopped": above('pgqueue_group_stopped_partitions{group="mails"}', 0),
     "PGQueueWebhookStopped": above('pgqueue_webhook_stopped{webhook="shop"}', 0),
+    "PGQueueExportLate": above('pgqueue_export_age_seconds{target="/lake"}', 172_800),
+    "PGQueueHistoryKept": above("pgqueue_history_days_kept", 0),
     "PGQueueWALBehind": above("pgqueue_wal_lag_bytes", 1073741824),
     "PGQueueWALUnfollowed": (
         [{"pgqueue_wal_feed_active": "0x60"}],
@@ -97,7 +99,7 @@ ALERTS: dict[str, tuple[list[Series], list[Series]]] = {
 ALERTS["PGQueueGroupBehind"][1].append(
     {'pgqueue_group_lag_seconds{group="mails:rebuild"}': "9999x60"}
 )
-for name in ("RowsLeftOut", "FlowStopped", "GroupStopped", "WebhookStopped"):
+for name in ("RowsLeftOut", "FlowStopped", "GroupStopped", "WebhookStopped", "HistoryKept"):
     firing, silent = ALERTS[f"PGQueue{name}"]
     firing[0] = dict.fromkeys(firing[0], "1x60")
 CASES = [

@@ -24,13 +24,25 @@ from pgqueue.database.connections import connect
 from pgqueue.engine import duty, workers
 from pgqueue.engine import flows as engine
 from pgqueue.engine.run_statistics import OUTCOMES
+from pgqueue.engine.values import Position
 from pgqueue.metrics import fleet
 from pgqueue.models import Breaker, Schedule, Subscription, Webhook
 from pgqueue.options.webhook_options import new_secret
 from pgqueue.testing import run_all
 from tests.durable import tasks as durable
 from tests.eventually import eventually
-from tests.factories import bury, enqueue, insert, register, subscribed
+from tests.factories import (
+    bury,
+    ended,
+    enqueue,
+    exported,
+    insert,
+    logged,
+    one,
+    past,
+    register,
+    subscribed,
+)
 from tests.feeding import by_wal, feeding, slot_made
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.urls(__name__)]
@@ -316,6 +328,28 @@ class TestAScrape:
         assert 0 <= found["pgqueue_notification_queue_usage",] < 1
         assert found["pgqueue_duty_failing_seconds", "purge"] >= 3600
         assert found["pgqueue_duty_failing_seconds", "lanes"] == 0
+
+    def test_tells_how_far_each_export_is_behind(
+        self, scrape: Scrape, connection: psycopg.Connection[Any], settings: Any
+    ) -> None:
+        ended(connection, ago=timedelta(hours=2))
+        done = Position(*one(connection, "SELECT txid, id FROM pgqueue_history"))
+        ended(connection, 2, ago=timedelta(hours=1))
+        logged(connection, 1, ago=timedelta(hours=3))
+        exported(connection, done, name="/lake", ago=timedelta(days=1))
+        kept = past(connection, 50)
+
+        found = scrape()
+        settings.PGQUEUE = {**settings.PGQUEUE, "EXPORT_BEFORE_DROP": True}
+        waiting = scrape()
+        connection.execute(f"DROP TABLE {kept}")
+
+        assert 86_400 <= found["pgqueue_export_age_seconds", "/lake"] < 86_500
+        assert found["pgqueue_export_lag_messages", "/lake"] == 3
+        assert found["pgqueue_export_lag_events", "/lake"] == 1
+        assert 10_800 <= found["pgqueue_export_lag_seconds", "/lake"] < 10_900
+        assert found["pgqueue_history_days_kept",] == 0
+        assert waiting["pgqueue_history_days_kept",] == 1
 
     def test_goes_on_without_a_part_that_can_t_be_told(
         self, scrape: Scrape, connection: psycopg.Connection[Any]

@@ -16,6 +16,8 @@ from pgqueue.tasks.current import running
 from pgqueue.values.escaping import on_one_line
 
 FIELDS = ("message_id", "task", "attempt", "channel", "key", "flow_id", "trace_id")
+OF_QUERIES = ("query", "batch", "rows", "position", "lag_rows", "lag_seconds")
+"""The fields of a record about a batch of a streaming query (`pgqueue.spark.QueryMetrics`)."""
 
 
 class RunFilter(logging.Filter):
@@ -37,7 +39,7 @@ class RunFilter(logging.Filter):
 
 
 class JSONFormatter(logging.Formatter):
-    """Formats a record as one line of JSON, with the fields of `RunFilter` that are not empty."""
+    """Formats a record as one line of JSON, with the fields of its run, or of its query."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -48,6 +50,9 @@ class JSONFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {name: found for name in FIELDS if (found := getattr(record, name, ""))}
+        line |= {
+            name: found for name in OF_QUERIES if (found := getattr(record, name, None)) is not None
+        }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         if record.stack_info:

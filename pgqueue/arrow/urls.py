@@ -50,12 +50,13 @@ def resolve(reference: str) -> str:
     return reference
 
 
-def connect(reference: str, *, name: str) -> psycopg.Connection[Any]:
+def connect(reference: str, *, name: str, patience: int = 10) -> psycopg.Connection[Any]:
     """Open a connection in autocommit.
 
     Args:
         reference: see `resolve`.
         name: the purpose of the connection, which is added to its application_name.
+        patience: seconds to wait for the connection, if the URL names none.
 
     Raises:
         InvalidOption: the URL is missing or invalid.
@@ -67,7 +68,7 @@ def connect(reference: str, *, name: str) -> psycopg.Connection[Any]:
         # The error's text contains the URL with the password.
         raise InvalidOption("The option url is no connection URL that libpq understands.") from None
     theirs = parameters.pop("application_name", None) or ""
-    parameters.setdefault("connect_timeout", 10)
+    parameters.setdefault("connect_timeout", patience)
     parameters["application_name"] = f"{theirs} pgqueue spark {name}".lstrip()
     parameters["client_encoding"] = "utf-8"
     connection = psycopg.connect(

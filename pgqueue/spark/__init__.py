@@ -34,6 +34,7 @@ from pgqueue.spark.errors import (
     NoJava,
 )
 from pgqueue.spark.java import ensure_java
+from pgqueue.spark.querymetrics import QueryMetrics
 from pgqueue.spark.sessions import register, session
 
 del pyarrow, pyspark
@@ -50,6 +51,7 @@ __all__ = [
     "NoExport",
     "NoJava",
     "OtherCluster",
+    "QueryMetrics",
     "SnapshotGone",
     "SparkError",
     "TableChanged",

@@ -46,7 +46,7 @@ class NoJava(PipelineError):
     """Spark needs Java 17 or newer, which is missing."""
 
 
-def reason(error: BaseException) -> str:
+def reason(error: BaseException | str) -> str:
     """Return in one line the cause that an error of pgqueue or Spark names."""
     text = str(error)
     if (file := _FILES.search(text)) and (causes := _CAUSES.findall(text)):

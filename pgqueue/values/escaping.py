@@ -18,7 +18,7 @@ _UNSAFE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u20
 _ON_ONE_LINE = re.compile(f"[{_UNSAFE}{_BREAKS}]")
 _IN_LINES = re.compile(f"[{_UNSAFE}]")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
-NAMES = ("message_id", "task", "channel", "key", "flow_id")
+NAMES = ("message_id", "task", "channel", "key", "flow_id", "query")
 """What a record has beside its text, and a format may put into a line."""
 INDENT = "    "
 

@@ -88,6 +88,11 @@ ALERTS: dict[str, tuple[list[Series], list[Series]]] = {
     "PGQueueWebhookStopped": above('pgqueue_webhook_stopped{webhook="shop"}', 0),
     "PGQueueExportLate": above('pgqueue_export_age_seconds{target="/lake"}', 172_800),
     "PGQueueHistoryKept": above("pgqueue_history_days_kept", 0),
+    "PGQueueStreamBehind": above('pgqueue_stream_lag_seconds{query="ended",log="history"}', 600),
+    "PGQueueStreamFailed": (
+        [{'pgqueue_stream_running{query="ended"}': "1x20 0x40"}],
+        [{'pgqueue_stream_running{query="ended"}': "1x60"}, {"up": "1x60"}],
+    ),
     "PGQueueWALBehind": above("pgqueue_wal_lag_bytes", 1073741824),
     "PGQueueWALUnfollowed": (
         [{"pgqueue_wal_feed_active": "0x60"}],

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +42,34 @@ def of_the_alerts() -> list[str]:
     return found
 
 
+def of_streams() -> list[Metric]:
+    """Return the figures that the driver of streaming queries tells, if PySpark is installed."""
+    if find_spec("pyspark") is None:
+        return []
+    from pgqueue.spark.queryfigures import QueryFigures
+
+    return list(QueryFigures("", list).describe())
+
+
+def told(which: Callable[[], Iterable[str]]) -> list[str]:
+    """Return the queries whose figures can be told here."""
+    return [query for query in which() if of_streams() or "pgqueue_stream_" not in query]
+
+
 @pytest.fixture
 def families(transactional_db: None) -> dict[str, Metric]:
     """Return the family of each name that a sample may have."""
     text, _ = exposition.of_the_queue("default", accept="")
     return {
         family.name + suffix: family
-        for family in text_string_to_metric_families(text.decode())
+        for family in (*text_string_to_metric_families(text.decode()), *of_streams())
         for suffix in SUFFIXES[family.type]
     }
 
 
 @pytest.mark.parametrize("which", [of_the_dashboard, of_the_alerts])
 def test_every_query_names_metrics_that_a_scrape_has(which: Any, families: Any) -> None:
-    queries = list(which())
+    queries = told(which)
 
     assert len(queries) > 10
     for query in queries:
@@ -69,12 +84,12 @@ def test_every_query_names_labels_that_its_metrics_have(which: Any) -> None:
     with borrow("default") as borrowed:
         labels = {
             name: set(family._labelnames)  # type: ignore[attr-defined]
-            for family in fleet.Fleet(borrowed).collect()
+            for family in (*fleet.Fleet(borrowed).collect(), *of_streams())
             for name in (family.name, *(family.name + each for each in ("_total", "_bucket")))
         }
     known = set().union(*labels.values()) | {"le"}
 
-    for query in which():
+    for query in told(which):
         for name, matchers in re.findall(r"(pgqueue_\w+)\{([^}]*)\}", query):
             asked = set(MATCHER.findall(matchers))
             base = re.sub(r"_(sum|count)$", "_bucket", name)

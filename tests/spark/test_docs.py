@@ -47,6 +47,8 @@ def test_the_examples_run(
         example = example.replace('"env:DATABASE_URL"', repr(url))
         example = example.replace("/srv", str(tmp_path))
         exec(compile(example, PAGE.name, "exec"), module.__dict__)  # noqa: S102
+    spark.streams.removeListener(module.metrics)
+    module.metrics.close()
 
     said = capsys.readouterr().out
     assert "tests.task|succeeded|    3|" in said

@@ -37,7 +37,7 @@ PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
 
 .PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak prove prove-mutations prove-peers mixed-fleet interleave bench bench-smoke bench-peers bench-neutral docs messages audit dist lint types imports migrations check constraints clean
 
-# With SPARK=1 a report about it follows, which needs Python 3.11 to 3.13, and no Java on the machine.
+# With SPARK=1 a report about it follows, which needs no Java on the machine.
 demo: $(if $(SPARK),$(INSTALLED_ALL),$(INSTALLED))
 	$(RUN) manage.py demo
 	$(if $(SPARK),$(RUN) manage.py pgqueue_report --html report.html)
@@ -66,7 +66,7 @@ test-wal: $(TESTED)
 # The data pipeline: what needs a session of Spark, and what takes long. MARKED="spark and not slow" is a part of it.
 test-spark: MARKED ?= spark
 test-spark: $(INSTALLED_ALL)
-	$(PYTEST) -n 2 -m "$(MARKED)" tests/spark
+	$(PYTEST) -n 2 -m "$(MARKED)" $(or $(TESTS),tests/spark)
 
 # Pages in headless Chromium, which has to be there: apt-get install chromium. PGQUEUE_SCREENSHOTS=1 makes those of the docs.
 test-browser: $(TESTED)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgqueue.spark.pipeline.attempts import attempts
+from pgqueue.spark.pipeline.material import collected
 from pgqueue.spark.pipeline.over_time import over_time, table
 from pgqueue.spark.pipeline.periods import Period
 from pgqueue.spark.pipeline.runs import waiting
@@ -34,7 +35,7 @@ def found(spark: SparkSession) -> Any:
     period = Period(BEGIN, at(997))
     assert period.width == 5
     rows = table(
-        over_time(attempts(ended.unionByName(running)), period, exact=True).toPandas(), period
+        collected(over_time(attempts(ended.unionByName(running)), period, exact=True)), period
     )
     return rows.head(4)
 

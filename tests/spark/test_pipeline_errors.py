@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pgqueue.spark.pipeline.attempts import attempts
 from pgqueue.spark.pipeline.errors import errors
 from pgqueue.spark.pipeline.keys import beside, noisiest_keys, table
+from pgqueue.spark.pipeline.material import collected
 from pgqueue.spark.pipeline.periods import Period
 from pgqueue.spark.pipeline.places import pattern_of, place_of
 from pgqueue.spark.pipeline.storms import retries
@@ -46,6 +47,19 @@ def test_errors_that_are_alike_are_one(spark: SparkSession) -> None:
     assert found[0]["tasks"] == "shop.a, shop.b"
     assert found[0]["example"] in ("Order 1 is gone", "Order 2 is gone")
     assert (found[0]["last_at"] - found[0]["first_at"]).total_seconds() == 1
+
+
+def test_times_of_errors_are_in_utc_in_any_time_zone_of_the_session(spark: SparkSession) -> None:
+    rows = [message(0, 1, 1, errors=[error(1, 9, message="No")], outcome="dead")]
+    frame = errors(runs(spark, rows))
+    expected = collected(frame)["first_at"][0]
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    try:
+        found = collected(frame)["first_at"][0]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+    assert found == expected == at(9)
 
 
 def test_places_and_patterns(spark: SparkSession) -> None:
@@ -90,8 +104,8 @@ def test_a_noisy_key_has_its_share_and_what_the_others_wait(
         ],
     )
 
-    noisy = noisiest_keys(ended, keys=2).toPandas()
-    loud, calm = table(noisy, beside(ended, noisy, exact).toPandas()).itertuples()
+    noisy = collected(noisiest_keys(ended, keys=2))
+    loud, calm = table(noisy, collected(beside(ended, noisy, exact))).itertuples()
 
     assert (loud.key, calm.key) == ("loud", "calm")
     assert (loud.messages, loud.share, loud.run_share) == (1, pytest.approx(1 / 3), 0.8)

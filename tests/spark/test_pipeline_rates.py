@@ -9,6 +9,7 @@ import duckdb
 import numpy as np
 import pytest
 
+from pgqueue.spark.pipeline.material import collected
 from pgqueue.spark.pipeline.percentiles import Part, percentiles
 from pgqueue.spark.pipeline.rates import rates, rolled_up
 from tests.spark.messages import message, runs
@@ -43,10 +44,10 @@ def test_groups_are_what_duckdb_counts(spark: SparkSession) -> None:
         for pk in range(300)
     ]
     ended = runs(spark, rows).drop("errors").cache()
-    plain = ended.toPandas()
+    plain = collected(ended)
     assert len(plain) == 300
 
-    found = rates(ended, exact=True, keys=1).toPandas()
+    found = collected(rates(ended, exact=True, keys=1))
     ended.unpersist()
 
     for group, column in [("channel", "channel"), ("task", "task"), ("hour", "hour(ended_at)")]:
@@ -66,7 +67,7 @@ def test_groups_are_what_duckdb_counts(spark: SparkSession) -> None:
 def test_approximate_percentiles_are_near(spark: SparkSession) -> None:
     rows = [message(0, each / 100, each / 10, id=each) for each in range(101)]
 
-    parts = rates(runs(spark, rows).where("channel = 'mail'"), exact=False).toPandas()
+    parts = collected(rates(runs(spark, rows).where("channel = 'mail'"), exact=False))
     [found] = rolled_up(parts).itertuples()
 
     assert found.wait_p50_s == pytest.approx(0.5, abs=0.02)

@@ -19,10 +19,7 @@ TASKS = 10
 
 def make_errors(given: Material) -> Made:
     """Make the table errors."""
-    rows = collected(errors(given.runs))
-    for name in ("first_at", "last_at"):
-        rows[name] = rows[name].dt.tz_localize("UTC") if len(rows) else rows[name]
-    return Made({"errors": rows})
+    return Made({"errors": collected(errors(given.runs))})
 
 
 def errors(runs: DataFrame, *, clusters: int = CLUSTERS) -> DataFrame:

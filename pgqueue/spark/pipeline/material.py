@@ -59,5 +59,7 @@ class Made(NamedTuple):
 
 
 def collected(frame: DataFrame) -> Pandas:
-    """Return the rows of a small DataFrame."""
-    return frame.toPandas()
+    """Return the rows of a small DataFrame. Times are in UTC, in any time zone of the session."""
+    # toPandas() takes the session's time zone away. It also warns of pandas 3.
+    rows: Pandas = frame.toArrow().to_pandas()
+    return rows

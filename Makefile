@@ -35,7 +35,7 @@ PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery model fuzz chaos soak prove prove-mutations prove-peers mixed-fleet interleave bench bench-smoke bench-peers bench-neutral docs messages audit dist lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery test-orchestrators model fuzz chaos soak prove prove-mutations prove-peers mixed-fleet interleave bench bench-smoke bench-peers bench-neutral docs messages audit dist lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs no Java on the machine.
 demo: $(if $(SPARK),$(INSTALLED_ALL),$(INSTALLED))
@@ -75,6 +75,13 @@ test-browser: $(TESTED)
 # Whether the pages that a site has with Celery are those that tests expect of it with ours.
 test-celery: $(TESTED) $(PEERS_INSTALLED)
 	CELERY_PYTHON=$(abspath $(PEERS_VENV))/bin/python $(RUN) -m pytest -n 0 -m celery $(OPTIONS) tests/compat
+
+# The examples of docs/examples, in Airflow, Dagster and dbt.
+ORCHESTRATORS_VENV = .venv-orchestrators
+ORCHESTRATING = $(ORCHESTRATORS_VENV)/installed
+
+test-orchestrators: $(TESTED) $(ORCHESTRATING)
+	ORCHESTRATORS_PYTHON=$(abspath $(ORCHESTRATORS_VENV))/bin/python $(RUN) -m pytest -n 0 -m orchestrators $(OPTIONS) tests/orchestrators
 
 # Random histories held against two models, and then everybody at once, for half of the minutes.
 MINUTES ?= 10
@@ -219,6 +226,13 @@ $(PEERS_INSTALLED): setup.cfg requirements/peers.in requirements/peers.txt
 	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $@
 
+$(ORCHESTRATING): requirements/orchestrators.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.$(OLDEST) or newer is needed." >&2; exit 1; }
+	test -e $@ || $(PYTHON) -m venv --clear $(ORCHESTRATORS_VENV)
+	# As constraints the pins hold for a package with extras, too: pip would take its newest release, which has no hash.
+	$(ORCHESTRATORS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $< -c $<
+	touch $@
+
 $(AUDITING): requirements/audit.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.$(OLDEST) or newer is needed." >&2; exit 1; }
 	test -e $@ || $(PYTHON) -m venv --clear $(AUDIT_VENV)
@@ -246,7 +260,7 @@ constraints:
 		|| exit; \
 	done
 	$(COMPILE) --python-version 3.11 --extra embedded setup.cfg requirements/peers.in -o requirements/peers.txt
-	for each in audit release; do \
+	for each in audit orchestrators release; do \
 		$(COMPILE) --python-version 3.11 requirements/$$each.in -o requirements/$$each.txt || exit; \
 	done
 

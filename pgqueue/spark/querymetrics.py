@@ -31,8 +31,7 @@ logger = logger_of(__name__)
 class QueryMetrics(StreamingQueryListener):
     """Gives figures of a session's streaming queries to Prometheus, and logs each batch.
 
-        spark.streams.addListener(pgqueue.spark.QueryMetrics())
-        prometheus_client.start_http_server(9101)
+    `spark.streams.addListener` adds it to a session.
 
     The figures have rows, positions, and the lag in rows and seconds of queries that read history
     or events. Queries with other sources have the rest. A query that is stopped, or has read

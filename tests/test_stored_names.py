@@ -330,6 +330,7 @@ def test_no_other_file_imports_or_evaluates_by_name() -> None:
         ("compat/celery/current.py", "import_module"),  # what the code lists
         ("compat/celery/porting.py", "import_module"),  # modules of this package
         ("compat/celery/routes.py", "import_string"),  # what task_routes say
+        ("management/commands/pgqueue_export.py", "import_string"),  # what --events names
         ("tasks/tenants.py", "import_module"),  # what PGQUEUE["TENANT"] says
         ("tasks/tenants.py", "import_string"),  # the same, where it is no module
         ("values/discovery.py", "import_module"),

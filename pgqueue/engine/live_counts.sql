@@ -88,7 +88,7 @@ CASE WHEN jsonb_typeof(metadata -> 'tenant') = 'string' THEN metadata ->> 'tenan
 
 -- name: by_tenant
 -- The messages by the tenant that the metadata name: all of them up to the bound, beyond it as `sample` counts. A table
--- stays large after a burst, and a sample of it misses a few messages. The tenants with the most messages are told apart.
+-- stays as large as it ever was, and a sample of it misses a few messages. The tenants with the most messages are told apart.
 WITH first AS MATERIALIZED (
     SELECT
 -- include: tenant_of_message

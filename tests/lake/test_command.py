@@ -22,6 +22,7 @@ from tests.spark.log import store
 PACKAGES = {"ducklake": "duckdb", "delta": "deltalake", "iceberg": "pyiceberg"}
 
 
+@pytest.mark.usefixtures("all_tables")
 def test_it_says_how_many_rows_are_new(
     lake: OurLake, connection: Connection, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,9 @@ from pgqueue.models import Message
 from tests import jobs
 from tests.unmigrated import empty_database, migrate
 
+# A database is copied, which nobody may use meanwhile.
+pytestmark = pytest.mark.new_sessions
+
 NEWEST = ("0015_tenant_metrics", "0016_more_weights", "0017_breakers", "0018_truncation")
 BEFORE = "0014_jit"
 SCHEMA = """

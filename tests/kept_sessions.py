@@ -20,11 +20,12 @@ from unittest.mock import patch
 import psycopg
 from psycopg._preparing import PrepareManager
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ConnStatus, Escaping, ExecStatus, PGconn, TransactionStatus
+from psycopg.pq import Escaping, ExecStatus, PGconn, TransactionStatus
 
 from pgqueue.database import forking
 
 Connection = psycopg.Connection[Any]
+OK = ExecStatus.COMMAND_OK
 
 RESET = (
     b"CLOSE ALL; SET SESSION AUTHORIZATION DEFAULT; RESET ALL; UNLISTEN *; "
@@ -86,28 +87,26 @@ class KeptSessions:
     def _connect(self, cls: type[Connection], conninfo: str) -> Generator[Any, Any, Connection]:
         given = conninfo_to_dict(conninfo)
         name = str(given.pop("application_name", ""))
-        key = make_conninfo("", **given)
-        kept = self._take(key) if self.is_on and _is_ours(given) else None
-        if kept is None:
-            session: Connection = yield from _connect(cls, conninfo)
-            if self.is_on and _is_ours(given):
-                self._parameters[session.pgconn] = key
+        key = make_conninfo("", **given) if self.is_on and _is_ours(given) else None
+        if key is not None and (kept := self._take(key, name)):
+            session = cls(kept.pgconn)
+            session._prepared = kept.prepared
             return session
-        session = cls(kept.pgconn)
-        session._prepared = kept.prepared
-        named = Escaping(kept.pgconn).escape_literal(name.encode())
-        kept.pgconn.exec_(b"SET application_name = " + bytes(named))
+        session = yield from _connect(cls, conninfo)
+        if key is not None:
+            self._parameters[session.pgconn] = key
         return session
 
-    def _take(self, key: str) -> _Idle | None:
+    def _take(self, key: str, name: str) -> _Idle | None:
         while True:
             with self._lock:
                 idle = self._idle.get(key)
                 if not idle:
                     return None
                 kept = idle.pop()
-            # Another test may have ended its server process.
-            if kept.pgconn.exec_(b"SELECT 1").status == ExecStatus.TUPLES_OK:
+            named = Escaping(kept.pgconn).escape_literal(name.encode())
+            # It fails if another test has ended the process in the server.
+            if kept.pgconn.exec_(b"SET application_name = " + named).status == OK:
                 while kept.pgconn.notifies():  # of the test before
                     pass
                 return kept
@@ -138,13 +137,12 @@ class KeptSessions:
             return False
         pgconn.notice_handler = pgconn.notify_handler = None
         with suppress(psycopg.Error):
-            return pgconn.exec_(RESET).status == ExecStatus.COMMAND_OK
+            return pgconn.exec_(RESET).status == OK
         return False
 
     def _finish(self, pgconn: PGconn) -> None:
         self._parameters.pop(pgconn, None)
-        if pgconn.status != ConnStatus.BAD:
-            pgconn.finish()
+        pgconn.finish()
 
 
 def _is_ours(parameters: dict[str, Any]) -> bool:

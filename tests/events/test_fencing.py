@@ -102,10 +102,10 @@ def test_a_cursor_that_a_failover_has_set_back_is_not_moved(connection: Connecti
     assert engine.commit(connection, "g", 0, reader, upto=7, stored=2)
 
 
-@pytest.mark.parametrize("atomic", [True, False])
-def test_a_reader_goes_back_with_its_cursor_when_it_connects_again(
-    connection: Connection, read: Read, atomic: bool
-) -> None:
+def ahead_of_its_cursor(
+    connection: Connection, read: Read, *, atomic: bool
+) -> tuple[GroupReader, list[int]]:
+    """Return a reader that has handled three events, and their positions; its cursor is at 1."""
     handled: list[int] = []
     reader = read(lambda event: handled.append(event.position), atomic=atomic)
     for _ in range(3):
@@ -113,6 +113,14 @@ def test_a_reader_goes_back_with_its_cursor_when_it_connects_again(
     reader.tick()
     set_back(connection, 1)
     publish("a")
+    return reader, handled
+
+
+@pytest.mark.parametrize("atomic", [True, False])
+def test_a_reader_goes_back_with_its_cursor_when_it_connects_again(
+    connection: Connection, read: Read, atomic: bool
+) -> None:
+    reader, handled = ahead_of_its_cursor(connection, read, atomic=atomic)
 
     reader._session.close()
     reader.tick()
@@ -124,13 +132,7 @@ def test_a_reader_goes_back_with_its_cursor_when_it_connects_again(
 def test_an_atomic_reader_goes_back_with_its_cursor_on_the_connection_of_a_pooler(
     connection: Connection, read: Read
 ) -> None:
-    handled: list[int] = []
-    reader = read(lambda event: handled.append(event.position), atomic=True)
-    for _ in range(3):
-        publish("a")
-    reader.tick()
-    set_back(connection, 1)
-    publish("a")
+    reader, handled = ahead_of_its_cursor(connection, read, atomic=True)
 
     for _ in range(2):
         reader.tick()

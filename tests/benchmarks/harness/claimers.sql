@@ -13,7 +13,7 @@ WHERE datname = current_database() AND application_name LIKE '%pgqueue claimer'
 GROUP BY 1
 
 -- name: locks
--- The most locks that one of these sessions holds. Up to 64 of them are cheap, by the default of max_locks_per_transaction.
+-- The largest number of locks of one session. Up to 64 of them are cheap, by the default of max_locks_per_transaction.
 SELECT coalesce(max(count), 0)::int
 FROM (SELECT count(*) AS count
       FROM pg_locks JOIN pg_stat_activity USING (pid)

@@ -18,8 +18,8 @@ HEAD = """\
 
 Written by `make bench`, `make bench-peers` and `make bench-neutral`; the figures as JSON are in
 results.json. Each is the median of some rounds, with the least and the most in brackets; a ratio is
-the median of the rounds' own ratios. What a name means is told on top of the benchmark's file. That
-no limit is exceeded, nothing lost or stuck, and nothing deadlocked is not measured but tested:
+the median of the rounds' own ratios. The file of a benchmark explains the names of its figures.
+That no limit is exceeded, nothing lost or stuck, and nothing deadlocked is not measured but tested:
 `make model` ends at the first.
 
 What was measured before 2026-11-26 is older than flows, for which messages and history have columns
@@ -31,11 +31,11 @@ The figures up to 2026-11-26 are older than the constraints on the values of tab
 The figures up to 2026-11-27 are older than notifications of requests to cancel, and than classes of
 other packages as arguments.
 
-Figures of the newest code: `durable`, `batch`, `governed`, `search`, and `drain` with 200,000
-messages. The others are older than batch tasks, log lines of runs, tenants, weights, urgent
+Figures of the newest code: `durable`, `batch`, `governed`, `search`, `contention`, and `drain` with
+200,000 messages. The others are older than batch tasks, log lines of runs, tenants, weights, urgent
 messages, pauses with an end, circuit breakers, shared commits of steps, and `--drain` with shorter
-naps. Since `9c402f8`, which is older than all of these and than the constraints on values, a drain
-became a tenth slower, and claims of lanes a fifth.
+naps. `9c402f8` is older than all these, and older than the constraints on values. Since then a
+drain became a tenth slower, and claims of lanes a fifth.
 
 Workflows beside two peers were measured alone on 2026-11-28, in 3 rounds of one run on 2 cores:
 pgqueue 2,238/s (1,704–2,345), DBOS 211 (202–215), django-absurd 409 (402–434). The ratios were 11.1

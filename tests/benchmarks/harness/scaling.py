@@ -55,7 +55,7 @@ def _costs(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _rates(report: Report) -> Iterator[tuple[str, ...]]:
-    """Return what each number of cores allows, if nothing else limits the queue earlier."""
+    """Return the rates that numbers of cores allow, if nothing else limits the queue earlier."""
     if "server_us" not in report.figures:
         return
     for cores in CORES:

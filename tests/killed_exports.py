@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 
 from tests.factories import ended
-from tests.processes import ROOT, database_url
+from tests.processes import ROOT, environment
 from tests.spark.log import publish
 
 
@@ -28,11 +28,7 @@ def start(folder: Path, *options: str, batch: int) -> subprocess.Popen[str]:
             *(f"--to={folder}", f"--batch={batch}", *options),
         ],
         cwd=ROOT,
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
-            "DATABASE_URL": database_url(),
-        },
+        env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,

@@ -33,19 +33,22 @@ def database_url(alias: str = "default") -> str:
     return f"postgresql://{login}@{host}{port}/{settings['NAME']}"
 
 
-def manage(
-    *arguments: str, forked: bool = True, **environment: str
-) -> subprocess.CompletedProcess[str]:
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of another process on the tests' settings and database."""
+    return {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
+        "DATABASE_URL": database_url(),
+        **more,
+    }
+
+
+def manage(*arguments: str, forked: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command of `manage.py` to its end, on the tests' settings and database."""
     return programs.run(
         ["manage.py", *arguments],
         forked=forked,
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
-            "DATABASE_URL": database_url(),
-            **environment,
-        },
+        env=environment(**more),
         capture_output=True,
         text=True,
         timeout=60,

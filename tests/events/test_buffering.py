@@ -18,7 +18,7 @@ from pgqueue.engine import publish as engine
 from pgqueue.engine.publish import NewEvent
 from pgqueue.events import buffering, publishing
 from tests.eventually import eventually
-from tests.processes import ROOT, database_url
+from tests.processes import ROOT, environment
 
 LONG = 3600.0
 
@@ -191,11 +191,7 @@ def run_script(text: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", text],
         cwd=ROOT,
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
-            "DATABASE_URL": database_url(),
-        },
+        env=environment(),
         capture_output=True,
         text=True,
         timeout=60,

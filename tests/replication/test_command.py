@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -24,7 +23,7 @@ from pgqueue.events.publishing import publish
 from pgqueue.replication import slots
 from tests.eventually import eventually
 from tests.feeding import by_wal, feeding, in_environment
-from tests.processes import database_url, worker
+from tests.processes import environment, worker
 from tests.starting import Popen
 
 
@@ -39,12 +38,7 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """The command, in a process of its own."""
     process = Popen(
         ["manage.py", "pgqueue_replication", *arguments],
-        env={
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
-            "DATABASE_URL": database_url(),
-            **in_environment(),
-        },
+        env=environment(**in_environment()),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

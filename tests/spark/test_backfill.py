@@ -28,7 +28,7 @@ from pgqueue.states import State
 from pgqueue.tasks import Task
 from tests.eventually import eventually
 from tests.factories import Connection, bury
-from tests.processes import ROOT, database_url
+from tests.processes import ROOT, environment
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -332,13 +332,8 @@ class TestABackfill:
             *(sys.executable, "manage.py", "pgqueue_backfill", ADD),
             "--from=SELECT id AS a, 0 AS b FROM range(2000)",
         ]
-        environment = {
-            **os.environ,
-            "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
-            "DATABASE_URL": database_url(),
-        }
         process = subprocess.Popen(
-            [*command, "--rate=100"], cwd=ROOT, env=environment, start_new_session=True
+            [*command, "--rate=100"], cwd=ROOT, env=environment(), start_new_session=True
         )
         try:
             eventually(lambda: Message.objects.count() >= 200, within=100)
@@ -348,7 +343,7 @@ class TestABackfill:
             process.wait(60)
         before = Message.objects.count()
 
-        subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=100)
+        subprocess.run(command, cwd=ROOT, env=environment(), check=True, timeout=100)
 
         assert before < 2000
         assert [a for a, _ in sums()] == list(range(2000))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from pgqueue.exceptions import (
 )
 from pgqueue.models import Message, Policy
 from tests import jobs
-from tests.processes import ROOT, database_url
+from tests.processes import ROOT, environment
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -174,17 +173,12 @@ class TestABatch:
 def test_a_thousand_from_eight_processes_end_without_a_deadlock() -> None:
     Policy.objects.create(channel="c1", scope="channel", max_size=1_000_000)
     Policy.objects.create(channel="c2", scope="each", max_size=1_000_000)
-    environment = {
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "tests.worker_settings",
-        "DATABASE_URL": database_url(),
-    }
 
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", PRODUCER, str(seed)],
             cwd=ROOT,
-            env=environment,
+            env=environment(),
             stderr=subprocess.PIPE,
             text=True,
         )

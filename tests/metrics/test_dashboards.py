@@ -98,6 +98,14 @@ def test_every_query_names_labels_that_its_metrics_have(which: Any) -> None:
             assert set(re.split(r",\s*", grouped)) <= known, query
 
 
+def test_the_dashboard_draws_each_metric_that_an_alert_rule_watches() -> None:
+    def named(queries: Iterable[str]) -> set[str]:
+        # Labels in brackets, and the names of rules, are no metrics.
+        return {name for query in queries for name in re.findall(r"\bpgqueue_\w+", query)}
+
+    assert named(of_the_alerts()) - named(of_the_dashboard()) == set()
+
+
 def test_the_dashboard_has_no_two_panels_in_one_place() -> None:
     places = [(p["gridPos"]["x"], p["gridPos"]["y"]) for p in dashboard()["panels"]]
 

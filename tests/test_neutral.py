@@ -6,9 +6,11 @@ import io
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,11 +80,9 @@ def test_a_sample_has_each_metric_that_the_harness_needs(
     counts.note_enqueued(10)
     counts.note_started(time.time() - 0.2)
     counts.note_completed()
-    said: list[str] = []
-    eventually(lambda: said.extend(capsys.readouterr().out.splitlines()) or len(said) >= 14)
+    samples = samples_of(capsys, lambda told: len(told) >= 14)
     sampler.stop()
 
-    samples = [json.loads(line) for line in said[:7]]
     found = {each["metric"]: each["value"] for each in samples}
     assert found.keys() >= {
         *("claim_p50_ms", "claim_p95_ms", "claim_p99_ms"),
@@ -90,6 +90,55 @@ def test_a_sample_has_each_metric_that_the_harness_needs(
     }
     assert found["queue_depth"] == 5
     assert {each["kind"] for each in samples} == {"adapter"}
+
+
+def test_a_slow_count_of_what_waits_keeps_no_other_metric_back(
+    options: Options, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counted = threading.Event()
+
+    def slowly() -> int:
+        counted.wait(10)
+        return 5
+
+    sampler = Sampler("pgqueue", replace(options, sample_every=0.1), Counts(), slowly)
+    sampler.start()
+    samples = samples_of(capsys, lambda told: rates_of(told) >= 3)
+    counted.set()
+    sampler.stop()
+
+    assert rates_of(samples) >= 3
+    assert "queue_depth" not in {each["metric"] for each in samples}
+
+
+def test_the_first_of_several_replicas_alone_counts_what_waits(
+    options: Options, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = replace(options, sample_every=0.05, instance=1)
+    sampler = Sampler("pgqueue", options, Counts(), lambda: 5)
+    sampler.start()
+    samples = samples_of(capsys, lambda told: rates_of(told) >= 2)
+    sampler.stop()
+
+    assert {each["metric"] for each in samples}.isdisjoint({"queue_depth", "producer_target_rate"})
+
+
+def samples_of(
+    capsys: pytest.CaptureFixture[str], are_enough: Callable[[list[dict[str, Any]]], bool]
+) -> list[dict[str, Any]]:
+    """Return the samples that were printed until they are enough."""
+    told: list[dict[str, Any]] = []
+
+    def read() -> bool:
+        told.extend(json.loads(line) for line in capsys.readouterr().out.splitlines())
+        return are_enough(told)
+
+    eventually(read)
+    return told
+
+
+def rates_of(samples: list[dict[str, Any]]) -> int:
+    return sum(each["metric"] == "completion_rate" for each in samples)
 
 
 def test_the_manifest_names_tables_that_exist(db: None) -> None:

@@ -24,10 +24,9 @@ WINDOW = 30
 PRECISION = math.log(1.001)
 """Of a histogram: three digits of each value."""
 LEAST_MS = 0.01
+_writing = threading.Lock()
 AGAIN_S = 0.2
 """The time until messages that were not enqueued are tried again."""
-OF_ALL = {"queue_depth", "producer_target_rate"}
-"""What the first of several replicas alone says."""
 
 
 def _number(name: str, default: float) -> float:
@@ -196,8 +195,10 @@ def produce(
                 break
 
 
-class Sampler(threading.Thread):
+class Sampler:
     """Prints the figures of each `sample_every` seconds of the wall clock.
+
+    The depth has a thread of its own: a queue may take longer to count it than a sample lasts.
 
     Args:
         depth: returns the number of messages that wait.
@@ -206,52 +207,57 @@ class Sampler(threading.Thread):
     def __init__(
         self, system: str, options: Options, counts: Counts, depth: Callable[[], int]
     ) -> None:
-        super().__init__(name="sampler", daemon=True)
         self._system = system
         self._options = options
         self._counts = counts
         self._depth = depth
         self._stopping = threading.Event()
+        self._threads = [threading.Thread(target=self._sample_rates, name="rates", daemon=True)]
+        if not options.instance:  # the first of several replicas
+            self._threads.append(
+                threading.Thread(target=self._sample_depth, name="depth", daemon=True)
+            )
 
-    def run(self) -> None:
-        """Sample until told to stop."""
-        every = self._options.sample_every
-        before = self._now()
-        while not self._stopping.wait(every - time.time() % every):
-            before = self._sample(before)
+    def start(self) -> None:
+        """Begin to print."""
+        for each in self._threads:
+            each.start()
 
     def stop(self) -> None:
-        """End it, after a last sample."""
+        """End it."""
         self._stopping.set()
-        self.join(2)
+        for each in self._threads:
+            each.join(2)
+
+    def _ticks(self) -> Iterator[None]:
+        every = self._options.sample_every
+        while not self._stopping.wait(every - time.time() % every):
+            yield
 
     def _now(self) -> tuple[float, int, int]:
         return time.monotonic(), self._counts.enqueued, self._counts.completed
 
-    def _sample(self, before: tuple[float, int, int]) -> tuple[float, int, int]:
-        now = self._now()
-        seconds, enqueued, completed = (new - old for new, old in zip(now, before, strict=True))
-        p50, p95, p99 = self._counts.delays.percentiles(0.5, 0.95, 0.99)
+    def _sample_rates(self) -> None:
+        before = self._now()
         every = self._options.sample_every
-        for metric, value, window in (
-            ("claim_p50_ms", p50, WINDOW),
-            ("claim_p95_ms", p95, WINDOW),
-            ("claim_p99_ms", p99, WINDOW),
-            ("enqueue_rate", enqueued / seconds, every),
-            ("completion_rate", completed / seconds, every),
-            ("queue_depth", self._depth_or_none(), 0),
-            ("producer_target_rate", self._options.rate_now, 0),
-        ):
-            if value is not None and (metric not in OF_ALL or not self._options.instance):
-                self._say(metric, value, window)
-        return now
+        for _ in self._ticks():
+            now = self._now()
+            seconds, enqueued, completed = (new - old for new, old in zip(now, before, strict=True))
+            before = now
+            p50, p95, p99 = self._counts.delays.percentiles(0.5, 0.95, 0.99)
+            self._say("claim_p50_ms", p50, WINDOW)
+            self._say("claim_p95_ms", p95, WINDOW)
+            self._say("claim_p99_ms", p99, WINDOW)
+            self._say("enqueue_rate", enqueued / seconds, every)
+            self._say("completion_rate", completed / seconds, every)
 
-    def _depth_or_none(self) -> int | None:
-        try:
-            return self._depth()
-        except Exception as error:  # the server is away: the other metrics are worth a line
-            print(f"The depth is not known: {error}", file=sys.stderr)
-            return None
+    def _sample_depth(self) -> None:
+        for _ in self._ticks():
+            self._say("producer_target_rate", self._options.rate_now, 0)
+            try:
+                self._say("queue_depth", self._depth(), 0)
+            except Exception as error:  # the server is away
+                print(f"The depth is not known: {error}", file=sys.stderr)
 
     def _say(self, metric: str, value: float, window: float) -> None:
         say(
@@ -287,9 +293,10 @@ def describe(
 
 
 def say(record: dict[str, Any]) -> None:
-    """Write one line."""
-    sys.stdout.write(json.dumps(record) + "\n")
-    sys.stdout.flush()
+    """Write one line; threads don't mix theirs."""
+    with _writing:
+        sys.stdout.write(json.dumps(record) + "\n")
+        sys.stdout.flush()
 
 
 def _instant() -> str:

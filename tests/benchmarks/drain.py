@@ -7,9 +7,12 @@ rss_mb             the most memory that the worker had (VmHWM), in MB of a milli
 ceiling_…_per_s    the bare loop of `harness/ceiling.py`, in two ways, from before its
                    first claim until its last settle returned
 of_ceiling         per_s ÷ the better of the two in the same round
+wal_bytes_per_message
+                   from the enqueue to the row in history
 """
 
 from tests.benchmarks.harness import ceiling, messages
+from tests.benchmarks.harness.costs import written
 from tests.benchmarks.harness.draining import drain
 from tests.benchmarks.harness.report import Report, Round, repeat
 
@@ -23,8 +26,10 @@ def measure(*, messages: int, rounds: int) -> Report:
 
 
 def _round(count: int) -> Round:
+    wal = written()
     messages.store(count)
     drained = drain(count)
+    wal = written() - wal
     messages.store(count)
     by_turns = ceiling.by_turns(count)
     messages.store(count)
@@ -34,6 +39,7 @@ def _round(count: int) -> Round:
             "per_s": drained.per_s,
             "startup_s": drained.startup_s,
             "rss_mb": drained.rss_mb,
+            "wal_bytes_per_message": wal / count,
             "ceiling_by_turns_per_s": by_turns,
             "ceiling_ahead_per_s": ahead,
         },

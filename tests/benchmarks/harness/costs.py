@@ -44,6 +44,12 @@ def _of_worker(running: worker.Worker) -> float:
     return sum(map(processor_seconds, family))
 
 
+def written() -> float:
+    """Return the bytes of WAL that the server has written so far."""
+    _, wal = ask(SQL["server"])
+    return float(wal)
+
+
 def _of_server() -> tuple[float, float]:
     """Return seconds of processor time of all server processes, 0 if unknown; and bytes of WAL."""
     backend, wal = ask(SQL["server"])

@@ -135,6 +135,14 @@ def test_the_workflow_runs_what_a_change_must_pass() -> None:
     assert " .ci/run\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
 
 
+def test_what_takes_hours_runs_each_night() -> None:
+    nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+    by_hand = ["prove", "prove-mutations", "prove-peers", "interleave", "model", "fuzz", "soak"]
+    for target in by_hand:
+        assert re.search(rf"run: make {target}( |$)", nightly, re.M), target
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), target
+
+
 @pytest.mark.parametrize("django", ["52", "60", "61"])
 def test_the_suite_s_releases_are_those_of_all_extras(django: str) -> None:
     all_extras = ROOT / f"requirements/django{django}-all.txt"

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
-from pgqueue.database.transactions import in_short
+from pgqueue.database.transactions import in_short, is_pooled
 from pgqueue.engine import flows, waking
 from pgqueue.engine.culprits import (
     Part,
@@ -120,6 +120,7 @@ def _route(connection: Connection, part: Part, after: int, ways: _Ways) -> Route
     freed: list[flows.Freed] = []
     with in_short(connection):
         given = {**part._asdict(), "after": after, "limit": BATCH}
+        given["is_pooled"] = is_pooled(connection)
         rows = connection.execute(SQL["take"], given).fetchall()
         if not rows:
             return None

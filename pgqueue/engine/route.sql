@@ -34,7 +34,9 @@ WHERE channel <> ALL (%(excluded)s::text[])
 -- The bells are taken in their order. If there are more than the limit, each channel has its turn, too. Otherwise the
 -- first bell of a channel would wait behind all keys that were enqueued at once in another one. `after` moves on by the
 -- order alone.
-WITH RECURSIVE turn AS MATERIALIZED (
+WITH RECURSIVE unflushed AS MATERIALIZED (
+-- include: unflushed
+), turn AS MATERIALIZED (
 -- include: lock
 ), first AS MATERIALIZED (
     SELECT id FROM pgqueue_bell
@@ -69,7 +71,7 @@ WITH RECURSIVE turn AS MATERIALIZED (
     RETURNING id, channel, key, ended, woken
 )
 SELECT rung.id, rung.channel, rung.key, rung.ended, rung.woken, rung.id <= (SELECT max(id) FROM first)
-FROM turn LEFT JOIN rung ON true
+FROM unflushed CROSS JOIN turn LEFT JOIN rung ON true
 
 -- name: mark
 -- This statement follows the one that took the bells. A claim that is about to mark its lane idle has the lane locked,

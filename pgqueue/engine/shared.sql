@@ -283,6 +283,9 @@ kept AS MATERIALIZED (
 -- A claim needs no flush: if the server crashes and loses the claim, the message is only ready again. The worker has
 -- lost its connection, and takes a new worker_id with the next one. Behind a pooler it keeps both, and the message
 -- might be claimed again under the same fence. So there the claim is flushed.
+--
+-- A router needs none, either: a crash that loses its changes restores the bells that it has taken. Its next transaction
+-- that is flushed flushes this one before. Behind a pooler the number of its last bell outlives a crash.
 SELECT CASE WHEN %(is_pooled)s THEN '' ELSE set_config('synchronous_commit', 'off', true) END
 
 -- name: order_kept

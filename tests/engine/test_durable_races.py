@@ -127,7 +127,9 @@ class TestASignalAgainstASuspension:
         [held] = run(connection)
         suspend(connection, held)
         with connection.transaction():
-            connection.execute(route.SQL["take"], {**WHOLE._asdict(), "after": 0, "limit": 100})
+            connection.execute(
+                route.SQL["take"], {**WHOLE._asdict(), "after": 0, "limit": 100, "is_pooled": False}
+            )
             send(other, held)
             assert len(waking.wake(connection, {held.id})) == 1
 

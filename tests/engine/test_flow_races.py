@@ -83,7 +83,9 @@ class TestTwoEnds:
         succeed(connection, [first])
 
         with connection.transaction():
-            connection.execute(route.SQL["take"], {**WHOLE._asdict(), "after": 0, "limit": 100})
+            connection.execute(
+                route.SQL["take"], {**WHOLE._asdict(), "after": 0, "limit": 100, "is_pooled": False}
+            )
             succeed(other, [second])
             assert len(flows.advance(connection, {first.id})) == 1
 

@@ -1218,3 +1218,21 @@ def claim_of(connection: Connection, channel: str) -> list[Claim]:
     return engine.claim(
         connection, channel, engine.EVERY_TURN, 10, worker_id=uuid4(), lease=LEASE
     ).claims
+
+
+class TestARoute:
+    @pytest.mark.parametrize(("is_pooled", "waits"), [(False, "off"), (True, "on")])
+    def test_waits_for_a_flush_behind_a_pooler_only(
+        self, connection: Connection, is_pooled: bool, waits: str
+    ) -> None:
+        limit(max_running=1, key=KEY)
+        enqueue(connection, key=KEY)
+        if is_pooled:
+            connection.prepare_threshold = None
+        with connection.transaction():
+            mark(connection)
+            within = one(connection, "SHOW synchronous_commit")
+
+        assert lanes(connection) == {KEY: "runnable"}
+        assert within == (waits,)
+        assert one(connection, "SHOW synchronous_commit") == ("on",)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -15,7 +16,7 @@ from django.test import TransactionTestCase
 from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
-from tests import programs, server, template
+from tests import marks, programs, server, template
 
 # As nohup or a shell's "&" leaves them, all processes that tests start would ignore them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -37,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Start the embedded server and keep it up while the tests run."""
     if "DATABASE_URL" not in os.environ and not _is_xdist_worker(config):
         server.hold()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files that have no test with the mark for which `-m` asks."""
+    if not collection_path.match("test_*.py"):
+        return None
+    return None if marks.may_have_tests(collection_path, config.getoption("markexpr")) else True
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -102,8 +102,11 @@ def test_signals_keep_their_promises_in_every_state() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_three_workers_and_four_signals_do_so_too() -> None:
-    found = signals(TWO)
+@pytest.mark.parametrize(
+    "model", [replace(TWO, zombies=0), replace(TWO, crashes=0)], ids=["a crash", "a zombie"]
+)
+def test_three_workers_and_four_signals_do_so_too(model: Signals) -> None:
+    found = signals(model)
 
     print(f"{found.states} states")
     assert not found.violated, str(found)

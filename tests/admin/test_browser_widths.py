@@ -24,7 +24,7 @@ PAST_THE_EDGE = "document.documentElement.scrollWidth - document.documentElement
 
 @pytest.mark.timeout(400)  # dozens of pages
 def test_no_word_makes_a_page_wider_than_its_screen(browser: Browser, live_server: Any) -> None:
-    page = open_page(browser, live_server.url, "light")
+    page = open_page(browser, live_server.url)
     wide, checked = list[str](), 0
     try:
         paths = list(addresses(LONG))
@@ -58,7 +58,7 @@ def test_no_column_is_cut_off_in_german_beside_the_menu_and_with_tenants(
     counts = counted(succeeded=1, failed=1)._replace(channel="mail", task="shop.tasks.send_receipt")
     run_statistics.add(queue, [counts], source=uuid4(), batch=1)
     run_statistics.fold(queue)
-    page = open_page(browser, live_server.url, "light", locale="de")
+    page = open_page(browser, live_server.url, locale="de")
     page.set_viewport_size({"width": 1280, "height": 800})
     try:
         for name in LISTS:
@@ -75,7 +75,7 @@ def test_a_time_reads_from_left_to_right_in_every_language(
 ) -> None:
     settings.LANGUAGE_CODE = "ar"
     make_world()
-    page = open_page(browser, live_server.url, "light", locale="ar")
+    page = open_page(browser, live_server.url, locale="ar")
     try:
         page.goto("/admin/pgqueue/overview/")
         assert page.locator("html").get_attribute("dir") == "rtl"

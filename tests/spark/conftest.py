@@ -93,6 +93,14 @@ def read(url: str) -> Read:
     return read
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _each_jvm_starts_soon() -> Iterator[None]:
+    """Let the JVMs that tests start compile less: in this process and in others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(HERE / "conf"))
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One session for all tests."""
@@ -104,9 +112,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(folder / "warehouse"),
             "spark.eventLog.enabled": "true",
             "spark.eventLog.dir": f"file://{folder}",
-            # Of few rows: a JVM that compiles less starts sooner. A million rows take it twice as
-            # long, so only tests use it.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }
     )
     yield session

@@ -25,11 +25,7 @@ from pgqueue.spark.pipeline.sources import Live
 from pgqueue.spark.sessions import DEFAULTS
 
 URL = {"url": "env:DATABASE_URL"}
-SMALL = {
-    "spark.driver.memory": "512m",
-    "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
+SMALL = {"spark.driver.memory": "512m", "spark.executor.memory": "512m"}
 
 
 def local() -> SparkSession:

@@ -22,13 +22,10 @@ from tests.system import children, is_alive
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
-QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CLUSTER = [
     *("--executor", "spark", "--master", "local-cluster[2,1,1024]", "--workers", "2"),
     *("--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m"),
     *("--conf", "spark.ui.enabled=false", "--conf", f"spark.executorEnv.PYTHONPATH={ROOT}"),
-    *("--conf", f"spark.driver.extraJavaOptions={QUICK}"),
-    *("--conf", f"spark.executor.extraJavaOptions={QUICK}"),
     *("--conf", "spark.driver.host=127.0.0.1", "--threads", "2"),
 ]
 STARTS_WITHIN = 120

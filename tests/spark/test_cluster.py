@@ -28,7 +28,7 @@ CLUSTER = [
     *("--conf", "spark.ui.enabled=false", "--conf", f"spark.executorEnv.PYTHONPATH={ROOT}"),
     *("--conf", "spark.driver.host=127.0.0.1", "--threads", "2"),
 ]
-STARTS_WITHIN = 120
+STARTS_WITHIN = 240
 
 
 def serving() -> list[Worker]:

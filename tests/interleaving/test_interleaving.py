@@ -30,7 +30,7 @@ from tests.interleaving.turns import SteppedSession, Turns
 from tests.proof import mutations
 
 FEW = 30
-MINUTES = float(os.environ.get("INTERLEAVE_MINUTES", 0.5))
+MINUTES = float(os.environ.get("INTERLEAVE_MINUTES", 0.15))
 SEED = int(os.environ.get("INTERLEAVE_SEED", 1000))
 SCHEDULE = os.environ.get("SCHEDULE", "")
 NO_FENCE = "put:f:2 claim:free claim:free! rescue complete"

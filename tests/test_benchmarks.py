@@ -144,18 +144,15 @@ def run(*arguments: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("names", "messages"),
     [
-        (["drain", "enqueue", "fair", "pinned", "telemetry"], "2000"),
-        (["backlog", "batch", "governed", "ordered", "orm"], "2000"),
-        (["contention"], "2000"),
-        (["subscriptions"], "2000"),
+        (
+            ["drain", "enqueue", "fair", "pinned", "telemetry", "backlog", "batch", "governed"]
+            + ["ordered", "orm", "contention", "subscriptions"],
+            "500",
+        ),
         (["search"], "20000"),
-        (["webhooks"], "200"),
-        (["latency"], "5"),
-        (["flows"], "100"),
-        (["durable"], "10"),
-        (["sse"], "20"),
         (["events"], "3000"),
-        (["recovery", "sleepers"], "6"),
+        (["webhooks", "flows", "sse"], "20"),
+        (["latency", "durable", "recovery", "sleepers"], "6"),
         pytest.param(["spark"], "300", marks=pytest.mark.spark),
         pytest.param(["lake"], "300", marks=pytest.mark.spark),
         pytest.param(["cluster"], "20", marks=pytest.mark.spark),

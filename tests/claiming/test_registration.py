@@ -114,12 +114,12 @@ def test_a_heartbeat_does_not_wait_for_one_that_says_the_same(
 
         def execute(self, *arguments: Any) -> Any:
             asked.set()
-            answer.wait()
+            answer.wait(30)
             return connection.execute(*arguments)
 
     fetcher = threading.Thread(target=registration.want_notice, args=[Silent(), True])
     fetcher.start()
-    asked.wait()
+    assert asked.wait(10)
 
     heartbeat = threading.Thread(target=registration.beat, args=[connection], daemon=True)
     heartbeat.start()

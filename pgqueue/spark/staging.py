@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg.sql import SQL, Identifier
 from pyarrow import csv
+from pyspark.sql.pandas.types import is_variant
+from pyspark.sql.types import VariantVal
 
 from pgqueue.arrow.urls import connect
 from pgqueue.codec.arguments import PAYLOAD_LIMIT
@@ -172,6 +174,8 @@ def _checked(column: Written, array: pa.Array) -> pa.Array:
         return array.cast(pa.timestamp("us", "UTC"))
     if column.kind not in _SIZED:
         return array
+    if pa.types.is_struct(array.type) and is_variant(array.type):
+        array = _as_json(array)
     is_plain = pa.types.is_string(array.type) or pa.types.is_binary(array.type)
     texts = array if is_plain else _dumped(column, array)
     _check_bounds(column, texts, pc.binary_length(texts), " bytes")
@@ -199,6 +203,15 @@ def _check_each(column: Written, texts: pa.Array) -> None:
             raise InvalidRow(f"The column {column.name!r}: {error}") from None
         except ValueError as error:
             raise InvalidRow(f"The column {column.name!r}: {shown(text)}: {error}") from None
+
+
+def _as_json(variants: pa.Array) -> pa.Array:
+    """Return values of the type VARIANT as JSON."""
+    values = [
+        None if each is None else VariantVal(each["value"], each["metadata"]).toJson()
+        for each in variants.to_pylist()
+    ]
+    return pa.array(values, pa.string())
 
 
 def _dumped(column: Written, array: pa.Array) -> pa.Array:

@@ -32,9 +32,9 @@ class Kind(Enum):
     TIME = "timestamp"
     FLAG = "boolean"
     BYTES = "binary"
-    LIST = "an array, or a string with JSON"
-    OBJECT = "a struct, a map, or a string with JSON"
-    JSON = "a struct, a map, an array, or a string with JSON"
+    LIST = "an array, a VARIANT, or a string with JSON"
+    OBJECT = "a struct, a map, a VARIANT, or a string with JSON"
+    JSON = "a struct, a map, an array, a VARIANT, or a string with JSON"
 
     @property
     def types(self) -> tuple[type[T.DataType], ...]:
@@ -48,9 +48,9 @@ _TYPES: Mapping[Kind, tuple[type[T.DataType], ...]] = {
     Kind.TIME: (T.TimestampType,),
     Kind.FLAG: (T.BooleanType,),
     Kind.BYTES: (T.BinaryType,),
-    Kind.LIST: (T.StringType, T.ArrayType),
-    Kind.OBJECT: (T.StringType, T.StructType, T.MapType),
-    Kind.JSON: (T.StringType, T.StructType, T.MapType, T.ArrayType),
+    Kind.LIST: (T.StringType, T.VariantType, T.ArrayType),
+    Kind.OBJECT: (T.StringType, T.VariantType, T.StructType, T.MapType),
+    Kind.JSON: (T.StringType, T.VariantType, T.StructType, T.MapType, T.ArrayType),
 }
 
 
@@ -141,8 +141,24 @@ def columns_of(schema: T.StructType, known: Mapping[str, Written]) -> list[Writt
                 f"The column {field.name!r} is {field.dataType.simpleString():.99}; "
                 f"it must be {column.kind.value}."
             )
+        if _has_variant_within(field.dataType):
+            raise InvalidColumn(
+                f"The column {field.name!r} is {field.dataType.simpleString():.99}, so it has a "
+                "VARIANT within. Make all of it a VARIANT with to_variant_object()."
+            )
         columns.append(column)
     return columns
+
+
+def _has_variant_within(kind: T.DataType) -> bool:
+    within: list[T.DataType] = []
+    if isinstance(kind, T.StructType):
+        within = [field.dataType for field in kind.fields]
+    elif isinstance(kind, T.ArrayType):
+        within = [kind.elementType]
+    elif isinstance(kind, T.MapType):
+        within = [kind.valueType]
+    return any(isinstance(each, T.VariantType) or _has_variant_within(each) for each in within)
 
 
 def check_message(names: Collection[str], *, task: str | None, channel: str | None) -> None:

@@ -38,7 +38,7 @@ def test_the_examples_run(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     ended(connection, 3)
-    publish(connection, 2)
+    publish(connection, 2, payload={"order": 7})
     wait_for_horizon(url)
     module = ModuleType("example")
 
@@ -57,6 +57,7 @@ def test_the_examples_run(
         {"order": 1},
         {"order": 2},
     ]
+    assert "order.paid|     7|" in said
     assert Message.objects.filter(task="shop.jobs.send_receipt").count() == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import is_variant, to_arrow_type
 
 from pgqueue.codec.arguments import Codec
 from pgqueue.exceptions import WriteConflict
@@ -42,6 +44,13 @@ def rows(options: dict[str, str], **types: T.DataType) -> Rows:
     return Rows(write_options(options, is_stream=False), schema(**types))
 
 
+def variants(*texts: str | None) -> pa.Array:
+    """Return values of JSON as Spark passes a column of the type VARIANT."""
+    values = [None if text is None else T.VariantVal.parseJson(text) for text in texts]
+    kind = to_arrow_type(T.VariantType())
+    return pa.array([each and T.VariantType().toInternal(each) for each in values], kind)
+
+
 @pytest.fixture
 def write(url: str, connection: Connection) -> Write:
     """Write columns as one task and the driver do; a column is a list, or an Arrow array."""
@@ -50,8 +59,15 @@ def write(url: str, connection: Connection) -> Write:
         options = {"url": url, "task": "tests.task"}
         if "task" in columns:
             del options["task"]
-        writing = rows(options, **{name: TYPES[name] for name in columns})
-        batch = pa.record_batch({name: pa.array(each) for name, each in columns.items()})
+        arrays = {name: pa.array(each) for name, each in columns.items()}
+        variants = {
+            name
+            for name, each in arrays.items()
+            if pa.types.is_struct(each.type) and is_variant(each.type)
+        }
+        types = {name: T.VariantType() if name in variants else TYPES[name] for name in arrays}
+        writing = rows(options, **types)
+        batch = pa.record_batch(arrays)
         writing.commit([writing.stage([batch], partition=0)], version=None)
 
     return write
@@ -218,6 +234,31 @@ class TestAnInvalidRow:
             write(kwargs=['{"a":12}'])
 
 
+class TestAVariant:
+    def test_becomes_the_json_that_it_was_parsed_from(
+        self, write: Write, connection: Connection
+    ) -> None:
+        texts = ['{"a": 0.1, "b": [1, null, "ü\\n"]}', "{}", '{"big": 12345678901234567890}']
+
+        write(kwargs=variants(*texts, None))
+
+        stored = connection.execute(
+            "SELECT payload ->> 'kwargs' FROM pgqueue_message ORDER BY id"
+        ).fetchall()
+        assert [json.loads(text) for (text,) in stored] == [*map(json.loads, texts), {}]
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("[1]", r"The column 'kwargs': '\[1\]' is not a JSON object"),
+            ('{"a": 1e400}', "The column 'payload' is refused: invalid input syntax for type json"),
+        ],
+    )
+    def test_that_is_no_object_is_refused(self, write: Write, text: str, said: str) -> None:
+        with pytest.raises(InvalidRow, match=said):
+            write(kwargs=variants(text))
+
+
 class TestColumns:
     @pytest.mark.parametrize(
         ("types", "options", "said"),
@@ -225,7 +266,11 @@ class TestColumns:
             ({"kwrags": T.StringType()}, {}, "no column 'kwrags'. Did you mean 'kwargs'"),
             ({"run_at": T.StringType()}, {}, "'run_at' is string; it must be timestamp"),
             ({"run_at": T.TimestampNTZType()}, {}, "is timestamp_ntz; it must be timestamp"),
-            ({"kwargs": T.LongType()}, {}, "must be a struct, a map, or a string with JSON"),
+            (
+                {"kwargs": T.LongType()},
+                {},
+                "must be a struct, a map, a VARIANT, or a string with JSON",
+            ),
             ({"args": T.StringType(), "payload": T.StringType()}, {}, "payload, or args, not both"),
             ({"payload": T.ArrayType(T.LongType())}, {}, "must be a struct of args and kwargs"),
             ({"payload": schema(a=T.LongType())}, {}, "must be a struct of args and kwargs"),
@@ -234,6 +279,9 @@ class TestColumns:
             ({"key": T.StringType()}, {"operation": "replay", "task": None}, "no column 'key'"),
             ({}, {"operation": "replay", "task": None}, "needs the column id"),
             ({"id": T.StringType()}, {"operation": "cancel", "task": None}, "a whole number"),
+            ({"key": T.VariantType()}, {}, "'key' is variant; it must be string"),
+            ({"kwargs": schema(a=T.VariantType())}, {}, "to_variant_object"),
+            ({"args": T.ArrayType(T.VariantType())}, {}, "VARIANT within.*to_variant_object"),
         ],
     )
     def test_are_checked_before_anything_is_staged(

@@ -91,6 +91,16 @@ class TestAWrite:
 
         assert not Message.objects.exists()
 
+    def test_takes_variants(self, spark: SparkSession, url: str, connection: Connection) -> None:
+        frame = spark.sql(
+            """SELECT parse_json('{"number": 7}') AS kwargs
+            UNION ALL SELECT to_variant_object(named_struct('number', 8))"""
+        )
+
+        write(frame, url, task="tests.task")
+
+        assert sorted(numbers(connection)) == [7, 8]
+
     def test_replays_what_a_query_picked(
         self, spark: SparkSession, url: str, connection: Connection, load: Load
     ) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pytest
+from deltalake import DeltaTable
 
 import pgqueue
 from pgqueue.arrow.options import NAMES
@@ -59,6 +60,8 @@ def test_the_examples_run(
     ]
     assert "order.paid|     7|" in said
     assert Message.objects.filter(task="shop.jobs.send_receipt").count() == 2
+    exported = DeltaTable(f"{tmp_path}/lake/queue/history").to_pyarrow_table()
+    assert exported.num_rows == 3
 
 
 @pytest.mark.spark

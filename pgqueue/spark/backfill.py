@@ -14,7 +14,7 @@ from pgqueue.arrow.tables import TABLES
 from pgqueue.redaction import Redaction
 from pgqueue.spark.errors import InvalidSource
 from pgqueue.spark.writing import Attempt
-from pgqueue.spark.written import MESSAGE
+from pgqueue.spark.written import MESSAGE, has_variant
 from pgqueue.values.error_words import shown
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ def load(
         csv: the format of a CSV file; None: the default format.
 
     Raises:
-        InvalidSource: the text names no source, or the source takes no table or no such option.
+        InvalidSource: the text names no source, or the source takes no table or no such option; or
+            a column has values of the type VARIANT.
     """
     form, text = source_of(source)
     if form == JDBC and not table:
@@ -146,6 +147,12 @@ def load(
     else:
         # By default Spark takes the columns of one file, and leaves out other columns.
         frame = _load(spark, form, text, {"mergeSchema": "true"})
+    for field in frame.schema.fields:
+        if has_variant(field.dataType):
+            raise InvalidSource(
+                f"The column {field.name!r} is {field.dataType.simpleString():.99}: a backfill "
+                "takes no VARIANT. Select to_json() of it in a query."
+            )
     named = (F.col(f"`{name.replace('`', '``')}`") for name in frame.columns)
     return Calls(frame.select(F.struct(*named).alias("kwargs")), frame.columns)
 

@@ -141,7 +141,7 @@ def columns_of(schema: T.StructType, known: Mapping[str, Written]) -> list[Writt
                 f"The column {field.name!r} is {field.dataType.simpleString():.99}; "
                 f"it must be {column.kind.value}."
             )
-        if _has_variant_within(field.dataType):
+        if not isinstance(field.dataType, T.VariantType) and has_variant(field.dataType):
             raise InvalidColumn(
                 f"The column {field.name!r} is {field.dataType.simpleString():.99}, so it has a "
                 "VARIANT within. Make all of it a VARIANT with to_variant_object()."
@@ -150,7 +150,10 @@ def columns_of(schema: T.StructType, known: Mapping[str, Written]) -> list[Writt
     return columns
 
 
-def _has_variant_within(kind: T.DataType) -> bool:
+def has_variant(kind: T.DataType) -> bool:
+    """Return whether values of a type are of the type VARIANT, or have such a value within."""
+    if isinstance(kind, T.VariantType):
+        return True
     within: list[T.DataType] = []
     if isinstance(kind, T.StructType):
         within = [field.dataType for field in kind.fields]
@@ -158,7 +161,7 @@ def _has_variant_within(kind: T.DataType) -> bool:
         within = [kind.elementType]
     elif isinstance(kind, T.MapType):
         within = [kind.valueType]
-    return any(isinstance(each, T.VariantType) or _has_variant_within(each) for each in within)
+    return any(map(has_variant, within))
 
 
 def check_message(names: Collection[str], *, task: str | None, channel: str | None) -> None:

@@ -93,6 +93,14 @@ def test_what_is_no_source_is_refused(source: str, table: str | None, said: str)
 
 
 @pytest.mark.spark
+def test_a_source_with_a_variant_is_refused(spark: SparkSession) -> None:
+    source = "SELECT 1 AS id, named_struct('of', parse_json('[1]')) AS data"
+
+    with pytest.raises(InvalidSource, match=r"'data' is struct<of:variant>.* Select to_json\(\)"):
+        load(spark, source, url="")
+
+
+@pytest.mark.spark
 @pytest.mark.usefixtures("spark", "connection")
 class TestABackfill:
     @pytest.mark.parametrize("form", ["csv", "parquet", "json"])

@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 
 import pgqueue.spark
 from pgqueue.spark.export import export
-from pgqueue.spark.pipeline.material import collected
 from pgqueue.spark.pipeline.rates import rates, rolled_up
 from pgqueue.spark.pipeline.runs import runs
 from pgqueue.spark.pipeline.sources import Live
@@ -115,7 +114,7 @@ def exported(spark: SparkSession, folder: Path) -> dict[str, object]:
 def by_channel(spark: SparkSession) -> dict[str, int]:
     """Return how many messages of each channel a metric of the pipeline counts."""
     tables = Live(URL["url"]).read(spark, None, None)
-    parts = collected(rates(runs(tables.history, tables.deadletters), exact=True))
+    parts = rates(runs(tables.history, tables.deadletters), exact=True)
     return {row.channel: int(row.messages) for row in rolled_up(parts, "channel").itertuples()}
 
 

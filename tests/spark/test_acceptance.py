@@ -15,7 +15,6 @@ import pytest
 
 from pgqueue.models import Export
 from pgqueue.spark.errors import reason
-from pgqueue.spark.pipeline.material import collected
 from pgqueue.spark.pipeline.rates import rates, rolled_up
 from pgqueue.spark.pipeline.runs import runs
 from pgqueue.spark.pipeline.sources import Folder
@@ -123,7 +122,7 @@ def test_of_a_million_messages_it_gives_the_sums_and_percentiles_of_postgresql(
 
     tables = Folder(str(tmp_path)).read(spark, None, None)
     all_runs = runs(tables.history, tables.deadletters).drop("errors").cache()
-    parts = collected(rates(all_runs, exact=True, keys=10_000))
+    parts = rates(all_runs, exact=True, keys=10_000)
     all_runs.unpersist()
     groups = {by: rolled_up(parts, by) for by in ("channel", "task", "hour", "key")}
     connection.execute(WAITED)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pgqueue.spark.pipeline.attempts import attempts
-from pgqueue.spark.pipeline.material import collected
 from pgqueue.spark.pipeline.over_time import over_time, table
 from pgqueue.spark.pipeline.periods import Period
 from pgqueue.spark.pipeline.runs import waiting
@@ -34,10 +33,8 @@ def found(spark: SparkSession) -> Any:
     running = waiting(live(spark, [message(10, 6, id=7, state="running")]))
     period = Period(BEGIN, at(997))
     assert period.width == 5
-    rows = table(
-        collected(over_time(attempts(ended.unionByName(running)), period, exact=True)), period
-    )
-    return rows.head(4)
+    found = over_time(attempts(ended.unionByName(running)), period, exact=True)
+    return table(found, period).head(4)
 
 
 def test_arrivals_and_ends_are_counted_where_they_were(found: Any) -> None:

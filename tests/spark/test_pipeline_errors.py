@@ -105,7 +105,7 @@ def test_a_noisy_key_has_its_share_and_what_the_others_wait(
     )
 
     noisy = collected(noisiest_keys(ended, keys=2))
-    loud, calm = table(noisy, collected(beside(ended, noisy, exact))).itertuples()
+    loud, calm = table(noisy, beside(ended, noisy, exact)).itertuples()
 
     assert (loud.key, calm.key) == ("loud", "calm")
     assert (loud.messages, loud.share, loud.run_share) == (1, pytest.approx(1 / 3), 0.8)

@@ -47,7 +47,7 @@ def test_groups_are_what_duckdb_counts(spark: SparkSession) -> None:
     plain = collected(ended)
     assert len(plain) == 300
 
-    found = collected(rates(ended, exact=True, keys=1))
+    found = rates(ended, exact=True, keys=1)
     ended.unpersist()
 
     for group, column in [("channel", "channel"), ("task", "task"), ("hour", "hour(ended_at)")]:
@@ -67,7 +67,7 @@ def test_groups_are_what_duckdb_counts(spark: SparkSession) -> None:
 def test_approximate_percentiles_are_near(spark: SparkSession) -> None:
     rows = [message(0, each / 100, each / 10, id=each) for each in range(101)]
 
-    parts = collected(rates(runs(spark, rows).where("channel = 'mail'"), exact=False))
+    parts = rates(runs(spark, rows).where("channel = 'mail'"), exact=False)
     [found] = rolled_up(parts).itertuples()
 
     assert found.wait_p50_s == pytest.approx(0.5, abs=0.02)

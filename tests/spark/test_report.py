@@ -128,14 +128,18 @@ def test_a_live_queue_without_messages_has_a_report(spark: SparkSession, url: st
     assert text(report).endswith("No message ended in this time.")
 
 
-def test_the_backlog_of_a_live_queue_has_what_still_waits(
+def test_the_backlog_of_a_live_queue_has_what_waited_when_the_report_began(
     spark: SparkSession, url: str, connection: Connection
 ) -> None:
     ended(connection, 2)
     bury(connection)
     enqueue(connection, 3)
 
-    report = build(spark, Live(url))
+    def go_on(title: str) -> None:
+        if title != "Reading":
+            enqueue(connection, 1)
+
+    report = build(spark, Live(url), progress=go_on)
 
     assert report.facts["messages"] == 3
     assert report.tables["over_time"]["backlog"].iloc[-1] == 3

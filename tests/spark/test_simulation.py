@@ -13,7 +13,6 @@ import pytest
 
 from pgqueue.spark.pipeline.attempts import attempts
 from pgqueue.spark.pipeline.capacity import estimate
-from pgqueue.spark.pipeline.material import collected
 from pgqueue.spark.pipeline.queueing import Jobs, Limit, Rules, replay
 from pgqueue.spark.pipeline.simulation import (
     Window,
@@ -225,7 +224,7 @@ def test_a_window_has_what_shared_its_slots(spark: SparkSession) -> None:
         message(100, 5, 2, id=8, errors=[lost], lost=1, failures=0, attempt=2, created_at=at(80)),
     ]
 
-    found = collected(arrivals(attempts(runs(spark, ended)), Window(at(100), at(120))))
+    found = arrivals(attempts(runs(spark, ended)), Window(at(100), at(120)))
 
     rows = found.set_index("id").sort_index()
     assert sorted(rows.index) == [2, 3, 4, 5, 6, 8]

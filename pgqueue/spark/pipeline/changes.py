@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql import functions as F
 
-from pgqueue.spark.pipeline.material import Made, Material, collected
-from pgqueue.spark.pipeline.percentiles import counted_values, spread
+from pgqueue.spark.pipeline.material import Made, Material
+from pgqueue.spark.pipeline.percentiles import spread, with_values
 
 if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
@@ -37,22 +37,18 @@ COLUMNS = (
 
 def make_changes(given: Material) -> Made:
     """Make the tables change_points and task_durations."""
-    found = spread(collected(durations(given.runs, given)), {"runs": {"p50_s": 0.5}})
+    found = spread(durations(given.runs, given), {"runs": {"p50_s": 0.5}})
     points, lasted = changes(found, given.period)
     return Made({"change_points": points, "task_durations": lasted})
 
 
-def durations(runs: DataFrame, given: Material) -> DataFrame:
+def durations(runs: DataFrame, given: Material) -> Pandas:
     """Collect the runs of each task in each bucket: task, bucket, messages, runs, runs_count."""
-    bucket = given.period.bucket(F.col("ended_at")).alias("bucket")
-    return (
-        runs.where(F.col("run_s").isNotNull())
-        .groupBy("task", bucket)
-        .agg(
-            F.count("*").alias("messages"),
-            *counted_values({"runs": F.col("run_s")}, exact=given.exact),
-        )
-    )
+    by = ("task", "bucket")
+    bucket = given.period.bucket(F.col("ended_at"))
+    rows = runs.where(F.col("run_s").isNotNull()).withColumn("bucket", bucket)
+    groups = rows.groupBy(*by).agg(F.count("*").alias("messages"))
+    return with_values(groups, rows, by, {"runs": "run_s"}, exact=given.exact)
 
 
 def changes(found: Pandas, period: Period) -> tuple[Pandas, Pandas]:

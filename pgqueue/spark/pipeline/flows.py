@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline.material import Made, Material, collected
-from pgqueue.spark.pipeline.percentiles import counted_values, spread
+from pgqueue.spark.pipeline.percentiles import spread, with_values
 from pgqueue.spark.pipeline.runs import seconds
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def make_flows(given: Material) -> Made:
         return Made({name: _table([], names) for name, names in COLUMNS.items()})
     paths = critical_paths(members).cache()
     try:
-        found = collected(durations(paths, exact=given.exact))
+        found = durations(paths, exact=given.exact)
         names, longest = found["flow"].tolist(), found.pop("longest").tolist()
         told = collected(tasks(paths.where(F.col("flow").isin(names))))
         steps = collected(paths.where(F.col("flow_id").isin(longest) & (F.col("place") < STEPS)))
@@ -153,28 +153,28 @@ def _path(members: list[Row]) -> Iterator[Row]:
         place, step = place + 1, by_id.get(step["freed_by"])
 
 
-def durations(paths: DataFrame, *, exact: bool, names: int = NAMES) -> DataFrame:
+def durations(paths: DataFrame, *, exact: bool, names: int = NAMES) -> Pandas:
     """Aggregate flows by their names, in descending order of their total time.
 
     Returns:
         flow, flows, failed (flows with a message that did not succeed), messages, longest (the id
-        of a flow), duration and duration_count (see `percentiles.counted_values`).
+        of a flow), duration and duration_count (see `percentiles.with_values`).
     """
-    return (
-        paths.where("place = 0")
-        .groupBy("flow")
+    ended = paths.where("place = 0")
+    groups = (
+        ended.groupBy("flow")
         .agg(
             F.count("*").alias("flows"),
             F.count(F.when(F.col("failed") > 0, 1)).alias("failed"),
             F.sum("messages").alias("messages"),
             F.max(F.struct("duration_s", "flow_id")).flow_id.alias("longest"),
             F.sum("duration_s").alias("total"),
-            *counted_values({"duration": F.col("duration_s")}, exact=exact),
         )
         .orderBy(F.desc("total"), "flow")
         .limit(names)
         .drop("total")
     )
+    return with_values(groups, ended, ["flow"], {"duration": "duration_s"}, exact=exact)
 
 
 def tasks(paths: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline.material import Made, Material, collected
-from pgqueue.spark.pipeline.percentiles import Part, counted_values, percentiles
+from pgqueue.spark.pipeline.percentiles import Part, percentiles, with_values
 
 if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
@@ -26,7 +26,7 @@ REST = -1
 def make_keys(given: Material) -> Made:
     """Make the table noisiest_keys."""
     noisy = collected(noisiest_keys(given.runs))
-    return Made({"noisiest_keys": table(noisy, collected(beside(given.runs, noisy, given.exact)))})
+    return Made({"noisiest_keys": table(noisy, beside(given.runs, noisy, given.exact))})
 
 
 def noisiest_keys(runs: DataFrame, *, keys: int = NOISY) -> DataFrame:
@@ -40,7 +40,7 @@ def noisiest_keys(runs: DataFrame, *, keys: int = NOISY) -> DataFrame:
     )
 
 
-def beside(runs: DataFrame, noisy: Pandas, exact: bool) -> DataFrame:
+def beside(runs: DataFrame, noisy: Pandas, exact: bool) -> Pandas:
     """Aggregate the channels of noisy keys: each noisy key separately, all others together.
 
     Args:
@@ -48,23 +48,21 @@ def beside(runs: DataFrame, noisy: Pandas, exact: bool) -> DataFrame:
 
     Returns:
         channel, number (of the key in `noisy`, or REST), messages, failures (attempts that failed),
-        ran_s, waits and waits_count (see `percentiles.counted_values`).
+        ran_s, waits and waits_count (see `percentiles.with_values`).
     """
     number = F.lit(REST)
     for index, row in enumerate(noisy.itertuples()):
         is_it = (F.col("channel") == row.channel) & (F.col("key") == row.key)
         number = F.when(is_it, index).otherwise(number)
     channels = noisy["channel"].unique().tolist()
-    return (
-        runs.where(F.col("channel").isin(channels))
-        .groupBy("channel", number.alias("number"))
-        .agg(
-            F.count("*").alias("messages"),
-            F.sum("failed").alias("failures"),
-            F.coalesce(F.sum("run_s"), F.lit(0.0)).alias("ran_s"),
-            *counted_values({"waits": F.col("wait_s")}, exact=exact),
-        )
+    by = ("channel", "number")
+    rows = runs.where(F.col("channel").isin(channels)).withColumn("number", number)
+    groups = rows.groupBy(*by).agg(
+        F.count("*").alias("messages"),
+        F.sum("failed").alias("failures"),
+        F.coalesce(F.sum("run_s"), F.lit(0.0)).alias("ran_s"),
     )
+    return with_values(groups, rows, by, {"waits": "wait_s"}, exact=exact)
 
 
 def table(noisy: Pandas, parts: Pandas) -> Pandas:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline.material import Made, Material, collected
-from pgqueue.spark.pipeline.percentiles import Part, counted_values, percentiles
+from pgqueue.spark.pipeline.percentiles import Part, percentiles, with_values
 
 if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
@@ -44,7 +44,7 @@ _COUNTS = ("messages", *OUTCOMES, "retried", "lost", "run_total_s")
 
 def make_rates(given: Material) -> Made:
     """Make the tables summary, by_channel, by_task, by_hour, by_key and slowest_tasks."""
-    parts = collected(rates(given.runs, exact=given.exact))
+    parts = rates(given.runs, exact=given.exact)
     summary = rolled_up(parts)
     summary["per_s"] = summary["messages"] / max(given.period.seconds, 1)
     tables = {"summary": summary[list(SUMMARY)]}
@@ -68,30 +68,29 @@ def _slowest(tasks: Pandas) -> Pandas:
     return rows[columns].reset_index(drop=True)
 
 
-def rates(runs: DataFrame, *, exact: bool, keys: int = KEYS) -> DataFrame:
+def rates(runs: DataFrame, *, exact: bool, keys: int = KEYS) -> Pandas:
     """Aggregate runs by channel, task, hour and key together; `rolled_up` joins these groups.
 
-    So Spark reads the runs once, and collects each of their values once.
+    So each value is collected once.
 
     Returns:
         channel, task, hour (of the day, in UTC), key (NULL: "", or a key with few messages).
         Also messages, a column for each of `OUTCOMES`, retried, lost, run_total_s, wait,
-        wait_count and so on (see `percentiles.counted_values`).
+        wait_count and so on (see `percentiles.with_values`).
     """
-    most = (
+    most = collected(
         runs.where(F.col("key") != "")
         .groupBy("key")
         .agg(F.count("*").alias("n"))
         .orderBy(F.desc("n"), "key")
         .limit(keys)
-        .select("key", F.col("key").alias("told"))
     )
-    return (
-        runs.join(F.broadcast(most), "key", "left")
-        .groupBy("channel", "task", _hour(F.col("ended_at")).alias("hour"), "told")
-        .agg(*_aggregates(exact))
-        .withColumnRenamed("told", "key")
-    )
+    told = F.when(F.col("key").isin(most["key"].tolist()), F.col("key"))
+    by = ("channel", "task", "hour", "told")
+    rows = runs.withColumn("told", told).withColumn("hour", _hour(F.col("ended_at")))
+    groups = rows.groupBy(*by).agg(*_aggregates())
+    columns = {name: f"{name}_s" for name in _PERCENTILES}
+    return with_values(groups, rows, by, columns, exact=exact).rename(columns={"told": "key"})
 
 
 def rolled_up(parts: Pandas, by: str | None = None) -> Pandas:
@@ -124,7 +123,7 @@ def _hour(time: Column) -> Column:
     return ((F.unix_micros(time) / 3_600_000_000).cast("long") % 24).cast("int")
 
 
-def _aggregates(exact: bool) -> list[Column]:
+def _aggregates() -> list[Column]:
     def number(condition: Column) -> Column:
         return F.count(F.when(condition, 1))
 
@@ -134,5 +133,4 @@ def _aggregates(exact: bool) -> list[Column]:
         number(F.col("is_retried")).alias("retried"),
         number(F.col("lost") > 0).alias("lost"),
         F.coalesce(F.sum("run_s"), F.lit(0.0)).alias("run_total_s"),
-        *counted_values({name: F.col(f"{name}_s") for name in _PERCENTILES}, exact=exact),
     ]

@@ -27,6 +27,8 @@ DEADLETTERS = (*_COMMON, "died_at")
 """The required columns of the table `deadletters`."""
 MESSAGES = (*_COMMON, "state")
 """The required columns of the table `messages`."""
+LIVE = "live"
+"""The outcome of a message that has not ended."""
 LOST = "pgqueue.exceptions.LeaseLost"
 SHOWN = 300
 """The most characters of an error's message."""
@@ -90,7 +92,7 @@ def waiting(messages: DataFrame) -> DataFrame:
     nothing = F.lit(None).cast("timestamp")
     return _derived(
         live.withColumn("started_at", started)
-        .withColumn("outcome", F.lit("live"))
+        .withColumn("outcome", F.lit(LIVE))
         .withColumn("ended_at", nothing)
         .withColumn("flow_ended_at", nothing)
         .withColumn("steps", F.lit(None).cast("string"))

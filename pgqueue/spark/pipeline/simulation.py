@@ -51,10 +51,10 @@ class Window(NamedTuple):
 def make_simulation(given: Material) -> Made:
     """Make the table what_if, and the fact simulation."""
     within = window(given.tables["over_time"], given.period.width)
-    rows = collected(arrivals(given.attempts, within)) if within else None
+    rows = arrivals(given.attempts, within) if within else None
     if within is None or rows is None or rows.empty:
         return Made({"what_if": simulate([])[0]})
-    served = together(collected(pools(given.runs))["channels"].tolist())
+    served = together(pools(given.runs))
     alone = set(rows["channel"]) - set().union(*served)
     found = (work_of(rows, pool) for pool in [*served, alone])
     table, facts = simulate([work for work in found if work], _noisy(given))
@@ -105,7 +105,7 @@ def window(over_time: Pandas, width: int, most: int = MOST) -> Window | None:
     return Window(since, since + timedelta(seconds=width * (last - first + 1) * share))
 
 
-def arrivals(attempts: DataFrame, within: Window) -> DataFrame:
+def arrivals(attempts: DataFrame, within: Window) -> Pandas:
     """Select the attempts due within a window, and the attempts that shared slots with them.
 
     The result includes attempts that ran or waited when the window began: without them the first
@@ -122,10 +122,9 @@ def arrivals(attempts: DataFrame, within: Window) -> DataFrame:
     since, until = F.lit(within.since), F.lit(within.until)
     ran = attempts.where(F.col("started_at").isNotNull() & (F.col("ended_at") > since))
     began, due = F.unix_micros("started_at"), F.col("due_at")
-    row = ran.where((due >= since) & (due < until)).agg(F.max(began)).first()
     end = F.unix_micros(until)
-    last = F.least(F.lit(row[0] if row else None), end + (end - F.unix_micros(since)))
-    return ran.where((due < until) | (began < last)).select(
+    bound = end + (end - F.unix_micros(since))
+    chosen = ran.where((due < until) | (began < bound)).select(
         F.unix_micros(due).alias("due"),
         F.greatest(began, F.unix_micros(since)).alias("began"),
         F.unix_micros("ended_at").alias("ended"),
@@ -142,13 +141,17 @@ def arrivals(attempts: DataFrame, within: Window) -> DataFrame:
         (due >= until).alias("is_after"),
         (F.col("started_at") < since).alias("is_running"),
     )
+    rows = collected(chosen)
+    # Chosen here: for Spark it would be another pass over all attempts.
+    last = rows["began"].where(~rows["is_before"] & ~rows["is_after"]).max()
+    return rows[~(rows["is_after"] & (rows["began"] >= last))].reset_index(drop=True)
 
 
-def pools(runs: DataFrame) -> DataFrame:
-    """Return the distinct sets of channels (hashes) that one worker served."""
-    channels = F.collect_set(F.xxhash64("channel"))
-    by_worker = runs.where(F.col("worker_id").isNotNull()).groupBy("worker_id")
-    return by_worker.agg(F.sort_array(channels).alias("channels")).select("channels").distinct()
+def pools(runs: DataFrame) -> list[list[int]]:
+    """Return the sets of channels (hashes) that workers served, one set for each worker."""
+    served = runs.where(F.col("worker_id").isNotNull())
+    pairs = collected(served.select("worker_id", F.xxhash64("channel").alias("channel")).distinct())
+    return [channels.tolist() for _, channels in pairs.groupby("worker_id")["channel"]]
 
 
 @dataclass(frozen=True)

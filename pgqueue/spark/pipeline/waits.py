@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pgqueue.spark.pipeline.material import Made, Material, collected
-from pgqueue.spark.pipeline.percentiles import counted_values, spread
+from pgqueue.spark.pipeline.material import Made, Material
+from pgqueue.spark.pipeline.percentiles import spread, with_values
 from pgqueue.spark.pipeline.runs import seconds
 
 if TYPE_CHECKING:
@@ -25,13 +25,14 @@ _STEPS = "array<struct<name: string, kind: string, started_at: string, finished_
 def make_waits(given: Material) -> Made:
     """Make the table waits."""
     waits = waited(given.runs)
-    grouped = waits.groupBy("task", "step", "kind").agg(
-        F.count("*").alias("waits"),
-        F.sum("wait_s").alias("wait_total_s"),
-        *counted_values({"wait": F.col("wait_s")}, exact=given.exact),
+    by = ("task", "step", "kind")
+    groups = (
+        waits.groupBy(*by)
+        .agg(F.count("*").alias("waits"), F.sum("wait_s").alias("wait_total_s"))
+        .orderBy(F.desc("wait_total_s"), "task", "step")
+        .limit(ROWS)
     )
-    rows = collected(grouped.orderBy(F.desc("wait_total_s"), "task", "step").limit(ROWS))
-    rows = spread(rows, DURATIONS)
+    rows = spread(with_values(groups, waits, by, {"wait": "wait_s"}, exact=given.exact), DURATIONS)
     rows["share"] = rows["wait_total_s"] / (rows["wait_total_s"].sum() or 1.0)
     return Made({"waits": rows[list(COLUMNS)]})
 

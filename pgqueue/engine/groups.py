@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
+from psycopg.errors import FeatureNotSupported
+
 from pgqueue.database.sql_files import load
 from pgqueue.engine.culprits import (
     by_halves,
@@ -334,6 +336,19 @@ def begin_rebuild(connection: Cursors, rebuilt: str, *, partitions: int, positio
     with connection.cursor() as cursor:
         cursor.execute(SQL["make"], given)
         return bool(cursor.rowcount)
+
+
+def timeline(connection: Connection) -> str:
+    """Return the timeline of the server's WAL: each promotion of a standby begins another one.
+
+    Returns:
+        "" where the server does not tell.
+    """
+    try:
+        row = connection.execute(SQL["timeline"]).fetchone()
+    except FeatureNotSupported:
+        return ""
+    return str(row[0]) if row else ""
 
 
 def positions(

@@ -152,6 +152,10 @@ SET position = %(position)s, reader_id = NULL, lease_until = NULL, failures = 0,
     is_stopped = false, updated_at = statement_timestamp(), suspect = NULL, lost = 0, begun_at = NULL
 WHERE "group" = %(name)s
 
+-- name: timeline
+-- The name of a file of the WAL begins with eight digits of its timeline.
+SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)
+
 -- name: positions
 SELECT "group", partition, position, reader_id, is_stopped OR failures > 0
 FROM pgqueue_cursor

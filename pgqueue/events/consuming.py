@@ -79,6 +79,7 @@ class GroupReader(Service):
         self.id = uuid4()
         self._session = Session(consumer.alias, name="group")
         self._connection: Connection | None = None
+        self._timeline = ""
         self._leases = LeaseRenewal(consumer, self.id, self.wake, lease=lease)
         self._failing = Failures(consumer, self.id)
         self._held: dict[int, Held] = {}
@@ -157,14 +158,19 @@ class GroupReader(Service):
     def _go_back(self, connection: Connection) -> None:
         """Lose each partition whose cursor is before the last known position.
 
-        The server may be a standby that lacked the last moves. The rebalance leases the partition
-        again, at its cursor.
+        The server may be a standby that lacked the last moves. If it was promoted since, it may
+        also lack the effects of events that were handled behind the cursor. The rebalance leases
+        the partition again, at its cursor.
         """
+        before, self._timeline = self._timeline, engine.timeline(connection)
         if not self._held:
             return
+        is_promoted = self._timeline != before
         for each in engine.positions(connection, [self._consumer.name]):
             held = self._held.get(each.partition)
-            if held is not None and each.position < held.stored:
+            if held is None:
+                continue
+            if each.position < (held.position if is_promoted else held.stored):
                 self._lose(held)
 
     def _rebalance(self, connection: Connection) -> None:

@@ -129,6 +129,44 @@ def test_a_reader_goes_back_with_its_cursor_when_it_connects_again(
     assert cursor(connection) == 4
 
 
+@pytest.mark.parametrize(("timeline", "again"), [("00000001", []), ("00000002", [2])])
+def test_a_reader_goes_back_behind_a_promotion_that_may_have_lost_effects(
+    connection: Connection,
+    read: Read,
+    monkeypatch: pytest.MonkeyPatch,
+    timeline: str,
+    again: list[int],
+) -> None:
+    handled: list[int] = []
+
+    def handle(event: Any) -> None:
+        handled.append(event.position)
+        if handled == [1, 2]:
+            reader._session.close()  # before the cursor moves on to 2
+
+    monkeypatch.setattr(engine, "timeline", lambda connection: "00000001")
+    reader = read(handle)
+    publish("a")
+    reader.tick()
+    publish("a")
+    with pytest.raises(psycopg.OperationalError):
+        reader.tick()
+    monkeypatch.setattr(engine, "timeline", lambda connection: timeline)
+    publish("a")
+
+    for _ in range(2):
+        reader.tick()
+
+    assert handled == [1, 2, *again, 3]
+    assert cursor(connection) == 3
+
+
+def test_the_timeline_is_that_of_the_server(connection: Connection) -> None:
+    [row] = connection.execute("SELECT timeline_id FROM pg_control_checkpoint()").fetchall()
+
+    assert int(engine.timeline(connection), 16) == row[0]
+
+
 def test_an_atomic_reader_goes_back_with_its_cursor_on_the_connection_of_a_pooler(
     connection: Connection, read: Read
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tests.proof.checker.account import Account, Operation, Row
 from tests.proof.checker.anomaly import Anomaly
@@ -90,7 +90,9 @@ def conditions_hold(account: Account) -> Iterator[Anomaly]:
     of_key: dict[tuple[str, str], list[Row]] = {}
     for row in account.events:
         of_key.setdefault((row["topic"], row["key"]), []).append(row)
-    for publish in account.doing("publish"):
+    publishes = list(account.doing("publish"))
+    begins = {event["number"]: each.began for each in publishes for event in each["events"]}
+    for publish in publishes:
         if publish["expect"] is None:
             continue
         expected, [event] = publish["expect"], publish["events"]
@@ -104,7 +106,7 @@ def conditions_hold(account: Account) -> Iterator[Anomaly]:
         elif publish["why"] == "conflict" and not (
             account.may_be_forgotten(publish)
             or _expects_a_lost_event(publish, others, account)
-            or _met_another(publish, expected, others, account)
+            or _met_another(publish, expected, others, begins)
         ):
             words = f"event {event['number']} was refused, and nothing came after {expected}"
             yield Anomaly("condition", words, [publish], others[-1:])
@@ -117,10 +119,14 @@ def _expects_a_lost_event(publish: Operation, others: list[Row], account: Accoun
     return publish["expect"] > 0 and not is_there and follows
 
 
-def _met_another(publish: Operation, expected: int, others: list[Row], account: Account) -> bool:
-    begins = {
-        event["number"]: each.began for each in account.doing("publish") for event in each["events"]
-    }
+def _met_another(
+    publish: Operation, expected: int, others: list[Row], begins: Mapping[int, float]
+) -> bool:
+    """Return whether another event came after the expected one.
+
+    Args:
+        begins: the times at which the publishes of events began, by the events' numbers.
+    """
     return any(
         row["position"] > expected and begins.get(row["number"], 0) < publish.ended
         for row in others

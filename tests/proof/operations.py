@@ -23,6 +23,7 @@ class OperationLog:
     def __init__(self) -> None:
         self._lock = Lock()
         self._pid = 0
+        self._process = ""
         self._folder = ""
         self._file = -1
         self._numbers = count(1)
@@ -34,7 +35,7 @@ class OperationLog:
     def name(self) -> str:
         """Return a name for an operation that no other one has."""
         self._open()
-        return f"{Path(sys.argv[0]).stem}-{self._pid}:{next(self._numbers)}"
+        return f"{Path(sys.argv[0]).stem}-{self._process}:{next(self._numbers)}"
 
     def _open(self) -> int:
         with self._lock:
@@ -43,7 +44,9 @@ class OperationLog:
                 if self._pid == os.getpid():
                     os.close(self._file)
                 self._pid, self._folder = os.getpid(), os.environ["PROOF_LOG"]
-                file = Path(self._folder) / f"{self._pid}-{time.time_ns()}.jsonl"
+                # Within hours the system gives a process the id of an earlier one.
+                self._process = f"{self._pid}-{time.time_ns()}"
+                file = Path(self._folder) / f"{self._process}.jsonl"
                 self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 self._numbers = count(1)
             return self._file

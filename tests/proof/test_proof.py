@@ -18,10 +18,18 @@ from tests.proof.checker.account import Account, account_of
 from tests.proof.checker.anomaly import Anomaly
 from tests.proof.checker.rules import RULES, check
 from tests.proof.director import Ran, prove
-from tests.proof.operations import now
+from tests.proof.operations import OperationLog, now
 from tests.proof.report import Report
 from tests.proof.straggler import Straggler
 from tests.proof.test_checker import enqueue, row
+
+
+def test_operations_of_two_processes_with_one_id_have_different_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROOF_LOG", str(tmp_path))
+
+    assert OperationLog().name() != OperationLog().name()
 
 
 @pytest.mark.slow

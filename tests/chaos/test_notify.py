@@ -36,11 +36,16 @@ def lock_held(stage: Stage) -> Iterator[None]:
     waits for standbys.
     """
     with closing(stage.server.connect(dbname="postgres")) as administrator:
+        administrator.execute("CREATE TABLE IF NOT EXISTS theirs (n int)")
+        # First no other session waits for standbys. In one step, a commit of a session that has not
+        # read its new setting yet would wait for ever.
         administrator.execute("ALTER SYSTEM SET synchronous_commit = local")
+        administrator.execute("SELECT pg_reload_conf()")
+        eventually(lambda: stage.ask("SHOW synchronous_commit") == ("local",))
+        nap(0.3)
         administrator.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         administrator.execute("SELECT pg_reload_conf()")
-        administrator.execute("CREATE TABLE IF NOT EXISTS theirs (n int)")
-        eventually(lambda: stage.ask("SHOW synchronous_commit") == ("local",))
+        eventually(lambda: stage.ask("SHOW synchronous_standby_names") == ("nobody",))
         other = stage.server.connect(dbname="postgres", application_name="another application")
 
         def notify() -> None:

@@ -119,8 +119,12 @@ class _Ways(NamedTuple):
 def _route(connection: Connection, part: Part, after: int, ways: _Ways) -> Routed | None:
     freed: list[flows.Freed] = []
     with in_short(connection):
-        given = {**part._asdict(), "after": after, "limit": BATCH}
-        given["is_pooled"] = is_pooled(connection)
+        given = {
+            **part._asdict(),
+            "after": after,
+            "limit": BATCH,
+            "is_pooled": is_pooled(connection),
+        }
         rows = connection.execute(SQL["take"], given).fetchall()
         if not rows:
             return None

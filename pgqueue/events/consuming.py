@@ -162,16 +162,16 @@ class GroupReader(Service):
         also lack the effects of events that were handled behind the cursor. The rebalance leases
         the partition again, at its cursor.
         """
-        before, self._timeline = self._timeline, engine.timeline(connection)
-        if not self._held:
-            return
-        is_promoted = self._timeline != before
-        for each in engine.positions(connection, [self._consumer.name]):
+        timeline = engine.timeline(connection)
+        is_promoted = timeline != self._timeline
+        for each in engine.positions(connection, [self._consumer.name]) if self._held else ():
             held = self._held.get(each.partition)
             if held is None:
                 continue
             if each.position < (held.position if is_promoted else held.stored):
                 self._lose(held)
+        # Last: if a statement has failed, the next connection must see the promotion, too.
+        self._timeline = timeline
 
     def _rebalance(self, connection: Connection) -> None:
         now = monotonic()

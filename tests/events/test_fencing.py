@@ -129,6 +129,10 @@ def test_a_reader_goes_back_with_its_cursor_when_it_connects_again(
     assert cursor(connection) == 4
 
 
+def broken(*_: Any) -> Any:
+    raise psycopg.OperationalError("terminating connection")
+
+
 @pytest.mark.parametrize(("timeline", "again"), [("00000001", []), ("00000002", [2])])
 def test_a_reader_goes_back_behind_a_promotion_that_may_have_lost_effects(
     connection: Connection,
@@ -153,6 +157,11 @@ def test_a_reader_goes_back_behind_a_promotion_that_may_have_lost_effects(
         reader.tick()
     monkeypatch.setattr(engine, "timeline", lambda connection: timeline)
     publish("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "positions", broken)  # the first connection after it breaks, too
+        with pytest.raises(psycopg.OperationalError):
+            reader.tick()
+    reader._session.close()
 
     for _ in range(2):
         reader.tick()

@@ -97,8 +97,8 @@ def with_values(
     Args:
         groups: the aggregated groups, without values.
         rows: the rows of the groups.
-        by: the columns that make a group, of `groups` and of `rows`.
-        columns: the columns of `rows` with the values, by the names of the new columns.
+        by: the columns that make a group. Both DataFrames have them.
+        columns: the columns of `rows` with the values. The keys are the names of the new columns.
         exact: Whether all values are collected. Otherwise 1 001 values of equal distance are.
 
     Returns:

@@ -37,6 +37,8 @@ messages, pauses with an end, circuit breakers, shared commits of steps, and `--
 naps. `9c402f8` is older than all these, and older than the constraints on values. Since then a
 drain became a tenth slower, and claims of lanes a fifth.
 
+`governed`, `flows`, `ordered` and `durable` are older than the router that waits for no flush.
+
 Workflows beside two peers were measured alone on 2026-11-28, in 3 rounds of one run on 2 cores:
 pgqueue 2,238/s (1,704–2,345), DBOS 211 (202–215), django-absurd 409 (402–434). The ratios were 11.1
 (7.9–11.1, must 10) and 5.4 (4.2–5.6, must 4). An earlier run had 10.5 (9.9–11.4) and 5.1 (4.8–5.2).

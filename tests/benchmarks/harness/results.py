@@ -39,7 +39,8 @@ constraints on values. It was measured beside the newest code on 2026-11-29, in 
 by turns. Since then a drain became a tenth slower, claims of lanes an eighth, ORM tasks 4 %,
 and an idle worker begins a task 0.4 ms later.
 
-`flows`, `ordered` and `durable` are older than the router that waits for no flush.
+`durable` is newer than the features named here, but older than the
+router that waits for no flush. `flows` and `ordered` are older than both.
 
 Workflows beside two peers were measured alone on 2026-11-28, in 3 rounds of one run on 2 cores:
 pgqueue 2,238/s (1,704–2,345), DBOS 211 (202–215), django-absurd 409 (402–434). The ratios were 11.1

@@ -24,6 +24,9 @@ ALL_REQUIREMENTS = requirements/django$(DJANGO)-all.txt
 RUN = $(VENV)/bin/python
 # Tests start hundreds of processes: each would compile what it imports, a third of its start.
 unexport PYTHONDONTWRITEBYTECODE
+# Where uv is installed it takes the place of pip: the same releases, in a tenth of the time.
+UV := $(shell command -v uv)
+PIP = $(if $(UV),$(UV) pip install --python $(1)/bin/python --quiet,$(1)/bin/python -m pip install --quiet --disable-pip-version-check)
 # Written last, so that an installation which was killed is begun afresh.
 INSTALLED = $(VENV)/installed
 INSTALLED_ALL = $(VENV)/installed-all
@@ -50,8 +53,8 @@ PYTEST = $(RUN) -m pytest -n $(WORKERS) --dist loadgroup $(OPTIONS)
 test: $(TESTED)
 	$(PYTEST) $(TESTS)
 
-# The rest of the suite: what starts many processes or servers, and what reads millions of rows. What is
-# marked `smoke` is run by bench-smoke.
+# The rest of the suite: what starts many processes or servers, what walks through all pages, commands, statements or formats
+# of a lake, and what reads millions of rows. What is marked `smoke` is run by bench-smoke.
 test-slow: $(TESTED)
 	$(PYTEST) -m "slow and not spark and not smoke" $(TESTS)
 
@@ -214,16 +217,15 @@ check: lint types imports migrations
 $(INSTALLED): setup.cfg pyproject.toml $(REQUIREMENTS)
 	@test -n "$(PYTHON)" || { echo "Python 3.$(OLDEST) or newer is needed." >&2; exit 1; }
 	test -e $@ || $(PYTHON) -m venv --clear $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(REQUIREMENTS)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(call PIP,$(VENV)) --require-hashes -r $(REQUIREMENTS)
+	$(call PIP,$(VENV)) --no-deps --no-build-isolation -e .
 	touch $@
 
 $(PEERS_INSTALLED): setup.cfg requirements/peers.in requirements/peers.txt
 	@test -n "$(PEERS_PYTHON)" || { echo "Python 3.11 or newer is needed." >&2; exit 1; }
 	test -e $@ || $(PEERS_PYTHON) -m venv --clear $(PEERS_VENV)
-	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes \
-		-r requirements/peers.txt
-	$(PEERS_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(call PIP,$(PEERS_VENV)) --require-hashes -r requirements/peers.txt
+	$(call PIP,$(PEERS_VENV)) --no-deps --no-build-isolation -e .
 	touch $@
 
 $(ORCHESTRATING): requirements/orchestrators.txt
@@ -246,7 +248,7 @@ $(RELEASING): requirements/release.txt
 	touch $@
 
 $(INSTALLED_ALL): $(INSTALLED) $(ALL_REQUIREMENTS)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(ALL_REQUIREMENTS)
+	$(call PIP,$(VENV)) --require-hashes -r $(ALL_REQUIREMENTS)
 	touch $@
 
 # Needs uv (pip install uv). Two files a Django, good for every Python it supports: all extras, and those of them that
@@ -260,7 +262,7 @@ constraints:
 		|| exit; \
 	done
 	$(COMPILE) --python-version 3.11 --extra embedded setup.cfg requirements/peers.in -o requirements/peers.txt
-	for each in audit orchestrators release; do \
+	for each in audit orchestrators release uv; do \
 		$(COMPILE) --python-version 3.11 requirements/$$each.in -o requirements/$$each.txt || exit; \
 	done
 

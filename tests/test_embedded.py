@@ -18,6 +18,8 @@ import pytest
 from pgqueue import embedded
 from tests import programs
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parent.parent
 HOLD = """
 import sys

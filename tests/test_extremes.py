@@ -33,6 +33,8 @@ from tests.eventually import eventually
 from tests.management.calling import call
 from tests.processes import starting
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 BUCKETS = "{" + ",".join(["0"] * 24) + "}"
 HUGE = "9" * 5000
@@ -316,7 +318,6 @@ def test_a_plain_row_is_stored_in_each_table(own: psycopg.Connection[Any]) -> No
         assert write(own, Write(its[0], "", values)), its[0].table
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_what_the_owner_could_store_stops_nothing(own: psycopg.Connection[Any]) -> None:
     make_world()

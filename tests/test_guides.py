@@ -53,6 +53,8 @@ from tests.eventually import eventually
 from tests.processes import worker
 from tests.webhooks.receiver import receiving
 
+pytestmark = pytest.mark.slow
+
 GUIDE = Path(__file__).parent.parent / "docs" / "guide"
 PROJECT = "testproject"
 

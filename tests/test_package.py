@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 TOP = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "SECURITY.md", "pyproject.toml",
        "pyspark_pgqueue.py", "setup.cfg")  # fmt: skip
 # In one process: others would install it once more.
-pytestmark = pytest.mark.xdist_group("package")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("package")]
 
 
 @pytest.fixture(scope="module")

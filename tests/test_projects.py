@@ -22,10 +22,10 @@ from tests import projects
 from tests.processes import database_url
 from tests.starting import run
 
+pytestmark = pytest.mark.slow
+
 NO_PROJECTS = {"__init__", "base", "routers", "tasks", "urls", "visit"}
 NAMES = sorted({each.stem for each in Path(projects.__path__[0]).glob("*.py")} - NO_PROJECTS)
-OFTEN = {"naive_times", "atomic_requests", "no_router"}
-"""Those whose settings need code of their own; the others are looked at by `make test-slow`."""
 
 
 @pytest.fixture
@@ -50,10 +50,7 @@ def databases(request: pytest.FixtureRequest, django_db_setup: None) -> Iterator
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    "name",
-    [each if each in OFTEN else pytest.param(each, marks=pytest.mark.slow) for each in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_all_pages_open_and_everything_runs(name: str, databases: str) -> None:
     # It starts its worker by an interpreter of its own.
     visit = run(

@@ -18,7 +18,10 @@ from tests.eventually import eventually
 from tests.starting import ENVIRONMENT, ROOT, Popen, Server, is_forkable, run
 from tests.system import is_alive
 
-pytestmark = pytest.mark.skipif(not starting.FORKS, reason="Only Linux has what this needs.")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not starting.FORKS, reason="Only Linux has what this needs."),
+]
 
 REPORT = """
 import gc, json, multiprocessing, os, resource, signal, sys, threading, time

@@ -40,7 +40,7 @@ from pgqueue.tasks import scheduling
 from tests import jobs
 from tests.unmigrated import empty_database, migrate
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

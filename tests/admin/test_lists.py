@@ -21,6 +21,8 @@ from tests.admin.conftest import Connection
 from tests.admin.measure_pages import RARE, fill
 from tests.factories import bury, enqueue, insert, run, schedule
 
+pytestmark = pytest.mark.slow
+
 
 def notice(client: Client, path: str) -> str:
     response: Any = client.get(path)

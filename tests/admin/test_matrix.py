@@ -29,7 +29,7 @@ ANY: Needs = frozenset({frozenset()})
 """Of the staff."""
 NOBODY: Needs = frozenset()
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 
 def one_of(*codenames: str) -> Needs:

@@ -14,6 +14,8 @@ from tests.admin.test_schedules import COLUMNS as OF_A_SCHEDULE
 from tests.admin.test_subscriptions import COLUMNS as OF_A_SUBSCRIPTION
 from tests.admin.test_webhooks import COLUMNS as OF_A_WEBHOOK
 
+pytestmark = pytest.mark.slow
+
 FORMS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "schedule": (OF_A_SCHEDULE, ("args", "kwargs")),
     "subscription": (OF_A_SUBSCRIPTION, ("where", "params")),

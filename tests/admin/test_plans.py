@@ -25,6 +25,8 @@ from tests.admin.measure_pages import (
 )
 from tests.factories import register
 
+pytestmark = pytest.mark.slow
+
 ROWS = 30_000
 STRETCH, REACH = 500, 1000
 FLOW, FLOW_SIZE = 300, 3000
@@ -106,7 +108,6 @@ def scans(node: dict[str, Any]) -> Iterator[tuple[str, float]]:
         yield from scans(child)
 
 
-@pytest.mark.slow
 def test_no_page_reads_more_than_its_share(full: None, admin_client: Client):
     explainer, excesses = Explainer(), {}
 

@@ -17,6 +17,8 @@ from pgqueue.redaction import MASK
 from tests.admin.acting import HISTORY, MESSAGES
 from tests.cards import CARD, SECRETS, TOKEN, leave_traces
 
+pytestmark = pytest.mark.slow
+
 BEGIN = "/admin/pgqueue/"
 MOST = 300
 """Pages that are looked at: more than there are."""

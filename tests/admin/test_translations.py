@@ -37,6 +37,8 @@ from tests.factories import Connection, ended, limit, record
 from tests.management.test_stats import counted
 from tests.stored_flows import Member
 
+pytestmark = pytest.mark.slow
+
 NAME = "κλ"
 """Of everything there is: no word of any language that texts are written in."""
 DATA = {

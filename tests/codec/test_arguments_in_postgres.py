@@ -29,7 +29,7 @@ from tests.codec.test_arguments import (
     thorough,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 
 def through_jsonb(text: str) -> str:

@@ -24,6 +24,8 @@ from tests.factories import (
 )
 from tests.factories import claim as take
 
+pytestmark = pytest.mark.slow
+
 MINUTE = timedelta(minutes=1)
 
 
@@ -164,7 +166,6 @@ def test_days_are_made_in_the_schema_of_their_history(
         connection.execute("DROP SCHEMA first CASCADE")
 
 
-@pytest.mark.slow
 def test_a_migration_back_leaves_nothing(connection: Connection, north: Connection) -> None:
     enqueue(north, 2)
     settle.complete(north, [done(each) for each in take(north)])

@@ -26,6 +26,8 @@ from tests.eventually import eventually
 from tests.factories import Connection, one
 from tests.stepping import Step
 
+pytestmark = pytest.mark.slow
+
 Stepping = Callable[..., Step]
 
 

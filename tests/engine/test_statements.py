@@ -37,6 +37,8 @@ from pgqueue.options.filters import Filter
 from tests.eventually import eventually
 from tests.factories import Connection, ask, done, ended, failure, one, run, schedule
 
+pytestmark = pytest.mark.slow
+
 ENGINE = files(pgqueue.engine)
 
 
@@ -282,7 +284,6 @@ class TestAPlan:
             assert not read_whole(plan)
             assert not sorted_backlog(plan)
 
-    @pytest.mark.slow
     def test_of_claims_is_by_indexes_alone_where_a_million_wait(
         self, connection: Connection
     ) -> None:

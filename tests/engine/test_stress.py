@@ -21,6 +21,8 @@ from pgqueue.states import Outcome, State
 from tests.claims import FreeClaims
 from tests.factories import Connection, Listening, done, failure, register, store
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 4.0
 MAX_LOST = 4
 CHANNELS = ("a", "b", "c")

@@ -25,6 +25,8 @@ from pgqueue.exceptions import ChannelFull, InvalidEvent
 from pgqueue.options.filters import as_topic
 from tests.factories import Connection
 
+pytestmark = pytest.mark.slow
+
 BOUNDED = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -21,6 +21,8 @@ from tests.brokers import Kafka, Redis
 from tests.events.conftest import dispatching
 from tests.factories import Connection
 
+pytestmark = pytest.mark.slow
+
 GUIDE = Path(__file__).parents[2] / "docs/guide/relay.md"
 KEYS = ("a", "b", "c")
 

@@ -24,6 +24,8 @@ from tests.eventually import eventually
 from tests.processes import database_url
 from tests.starting import Popen
 
+pytestmark = pytest.mark.slow
+
 
 def call(*words: Any) -> str:
     """Run the command here; return what it said."""

@@ -26,6 +26,8 @@ from pgqueue.sse import matching
 from tests.events import handlers
 from tests.factories import Connection
 
+pytestmark = pytest.mark.slow
+
 # --- Python's own evaluation, which the others are held against
 
 NUMBER = re.compile(r"-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]{1,4})?")

@@ -13,6 +13,8 @@ from pgqueue.models import Lane
 from tests.claims import GovernedClaims
 from tests.factories import Connection, enqueue, limit, one
 
+pytestmark = pytest.mark.slow
+
 KEYS = 1_000
 DEEP = 100
 FEW = 400

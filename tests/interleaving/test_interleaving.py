@@ -29,6 +29,8 @@ from tests.interleaving.schedule import Interleaving, shrunk
 from tests.interleaving.turns import SteppedSession, Turns
 from tests.proof import mutations
 
+pytestmark = pytest.mark.slow
+
 FEW = 30
 MINUTES = float(os.environ.get("INTERLEAVE_MINUTES", 0.15))
 SEED = int(os.environ.get("INTERLEAVE_SEED", 1000))
@@ -44,7 +46,6 @@ def test_a_few_interleavings_keep_the_promises(interleaver: Interleaver) -> None
         assert not interleaver.run(schedule), f"seed {seed}: SCHEDULE='{schedule}'"
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(max(600, MINUTES * 60 + 300))
 def test_many_interleavings_keep_the_promises(interleaver: Interleaver) -> None:
     if SCHEDULE:
@@ -185,7 +186,6 @@ def test_two_claims_that_count_at_once_are_told_apart_by_the_lock(interleaver: I
         assert set(interleaver.run(schedule)) == {"limit: 3 messages of limited ran at once"}
 
 
-@pytest.mark.slow
 def test_a_schedule_is_shrunk_while_it_breaks_the_same_promise(interleaver: Interleaver) -> None:
     with planted("no fence"):
         found = interleaver.find(range(60, 560), NO_FENCE.split())

@@ -25,10 +25,14 @@ if not all(map(find_spec, NEEDED)):
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests in one process: exports wait for open transactions of other tests."""
+    """Run the tests in one process: exports wait for open transactions of other tests.
+
+    Each format commits a table at a time, which takes as long as a hundred other tests.
+    """
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("lake"))
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture

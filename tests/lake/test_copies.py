@@ -39,7 +39,6 @@ def copied(lake: OurLake, into: Path, **given: Any) -> list[int]:
     return sorted(found["id"].to_pylist())
 
 
-@pytest.mark.slow
 class TestACopy:
     def test_has_the_rows_of_one_source_and_of_some_days(
         self, lake: OurLake, both: dict[str, Lake], tmp_path: Path

@@ -280,7 +280,6 @@ def test_all_stands_for_each_declared_class() -> None:
 
 
 class TestAnExport:
-    @pytest.mark.slow
     def test_adds_a_table_later_and_its_columns_too(
         self, lake: OurLake, connection: Connection
     ) -> None:

@@ -29,7 +29,6 @@ def kill(process: subprocess.Popen[str], connection: Connection, *, after: float
     killed_exports.kill(process, lambda: commits(connection) != before, after=after, within=60)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_it_is_the_same_to_every_reader(lake: OurLake, connection: Connection) -> None:
     chance = random.Random(7)

@@ -217,7 +217,6 @@ def ids(connection: Connection) -> list[int]:
     return [pk for (pk,) in rows]
 
 
-@pytest.mark.slow
 @pytest.mark.django_db(transaction=True, databases=["default", "second"])
 class TestAnExport:
     def test_goes_on_from_the_position_of_its_source(

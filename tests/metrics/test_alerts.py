@@ -11,6 +11,8 @@ import pytest
 
 from tests.programs import find
 
+pytestmark = pytest.mark.slow
+
 RULES = Path(__file__).parents[2] / "docs" / "prometheus" / "alerts.yml"
 RUNS = 'pgqueue_runs_total{channel="mail",task="send",outcome="%s"}'
 WORKERS = {'pgqueue_workers{kind="worker"}': "1x60"}

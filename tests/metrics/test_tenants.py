@@ -182,6 +182,7 @@ def test_runs_whose_tenant_has_no_name_are_counted_without_one(
         task=divide.name,
         payloads=['{"args": [1], "kwargs": {}}'],
         metadata='{"tenant": 7}',
+        max_attempts=1,
     )
 
     call_command("runworker", "--drain", verbosity=0)

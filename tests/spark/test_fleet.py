@@ -16,6 +16,8 @@ from pgqueue.spark.pipeline.fleet import added, top
 from pgqueue.spark.pipeline.simulation import simulate, work_of
 from tests.spark.fleet import Worker, forever, history, killed_in_turn
 
+pytestmark = pytest.mark.slow
+
 TWO = [forever(16), forever(16)]
 COUNT = 12_000
 Made = Callable[[], pandas.DataFrame]

@@ -62,6 +62,7 @@ def reader(gate: Gate, table: str) -> StreamReader:
     return StreamReader(stream_options(given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["history", "events"])
 def test_each_step_of_a_stream_waits(
     gate: Gate, url: str, connection: Connection, table: str

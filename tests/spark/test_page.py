@@ -21,6 +21,8 @@ from tests.spark import reports
 if TYPE_CHECKING:
     from pgqueue.spark.report import Report
 
+pytestmark = pytest.mark.slow
+
 KEYS = [
     *("time", "hours", "objectives", "channels", "tasks", "keys", "flows", "waits"),
     *("errors", "storms"),

@@ -24,6 +24,8 @@ from tests.factories import Connection, bury, ended, enqueue, one, register, run
 from tests.spark.conftest import Read
 from tests.spark.log import publish
 
+pytestmark = pytest.mark.slow
+
 DAY = timedelta(days=1)
 SAME = {"workers": "worker", "events": "event", "flows": "flow", "dependencies": "dependency"}
 OF_FLOWS = {"flow_name", "flow_created_at", "flow_ended_at", "freed_by", "freed_at"}

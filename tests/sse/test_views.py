@@ -22,6 +22,8 @@ from tests.eventually import eventually
 from tests.factories import Connection, drop
 from tests.sse.serving import Stream, clients, feeds, process
 
+pytestmark = pytest.mark.slow
+
 Open = Callable[..., Stream]
 
 

@@ -16,7 +16,7 @@ from pgqueue.models import History, Message
 from tests.processes import manage
 from tests.telemetry import failing
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 Events = list[dict[str, Any]]
 

@@ -31,7 +31,11 @@ def inside(name):
     return tenants.functions().enter(name)
 """
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("tenants")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("tenants"),
+]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tests import jobs
 from tests.unmigrated import empty_database, migrate
 
 # A database is copied, which nobody may use meanwhile.
-pytestmark = pytest.mark.new_sessions
+pytestmark = [pytest.mark.slow, pytest.mark.new_sessions]
 
 NEWEST = ("0015_tenant_metrics", "0016_more_weights", "0017_breakers", "0018_truncation")
 BEFORE = "0014_jit"
@@ -146,7 +146,6 @@ def test_a_migration_is_recorded_in_its_own_transaction(
         assert ("migration", NEWEST[-1]) in schema()
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_migration_that_was_killed_anywhere_ends_as_another_one(
     admin: psycopg.Connection[Any], before: str, django_db_blocker: DjangoDbBlocker

@@ -20,6 +20,8 @@ from tests.eventually import eventually
 from tests.processes import manage
 from tests.unmigrated import empty_database, migrate
 
+pytestmark = pytest.mark.slow
+
 DUMP = Path(__file__).with_name("schema.sql")
 PRODUCER = load(f"{__package__}.producer")
 PUBLIC = re.compile(r"^\| `(pgqueue_\w+)` \| (.*) \|$", re.M)

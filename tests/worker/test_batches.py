@@ -21,7 +21,7 @@ from tests import batch_jobs, jobs
 from tests.eventually import eventually
 from tests.processes import Process, worker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 THREADS_OR_LOOP = pytest.mark.parametrize("arguments", [[], ["--async", "2"]])
 
@@ -349,7 +349,6 @@ class TestATimeout:
 
 
 class TestAHardTimeout:
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("job", "arguments"),
         [

@@ -28,7 +28,7 @@ from tests.eventually import eventually
 from tests.management.calling import call
 from tests.processes import worker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 LEASE = 3600.0
 

@@ -26,7 +26,7 @@ from pgqueue.worker import failures
 from tests.eventually import eventually
 from tests.processes import worker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 ATTEMPTS = 3
 

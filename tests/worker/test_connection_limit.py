@@ -27,7 +27,7 @@ from tests.eventually import eventually
 from tests.processes import database_url, starting
 from tests.worker.test_fetcher import a_fetcher
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests import jobs
 from tests.eventually import eventually
 from tests.processes import worker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SIGTERM = signal.SIGTERM
 

@@ -14,7 +14,7 @@ from tests import jobs
 from tests.eventually import eventually
 from tests.processes import worker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 KEYS = [f"k{n}" for n in range(5)]
 
@@ -37,7 +37,6 @@ def most_running(ended: Callable[[], bool]) -> dict[str, int]:
     return most
 
 
-@pytest.mark.slow
 def test_limits_hold_across_workers_one_of_which_is_killed() -> None:
     Policy.objects.create(channel="default", scope="each", max_running=2)
     Policy.objects.create(channel="default", scope="channel", max_running=7)
@@ -57,7 +56,6 @@ def test_limits_hold_across_workers_one_of_which_is_killed() -> None:
     assert not Message.objects.exists()
 
 
-@pytest.mark.slow
 def test_order_holds_across_workers_one_of_which_is_killed() -> None:
     ordered = jobs.sleep.using(key="a", ordered=True)
 
@@ -87,7 +85,6 @@ def test_a_rate_is_kept_by_several_workers_and_used_up() -> None:
     assert took < 20
 
 
-@pytest.mark.slow
 def test_lanes_are_gone_when_their_work_is() -> None:
     Policy.objects.create(channel="default", scope="each", max_running=2)
     jobs.add.using(key=lambda a: f"tenant {a}").enqueue_many([(n,) for n in range(30)])

@@ -22,7 +22,7 @@ from tests.eventually import eventually
 from tests.factories import SOON, run
 from tests.hearing import heard
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 @pytest.fixture

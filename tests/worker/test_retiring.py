@@ -15,7 +15,7 @@ from pgqueue.worker.worker import Worker
 from tests import jobs
 from tests.hearing import heard
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SOON = timedelta(seconds=0.5)
 

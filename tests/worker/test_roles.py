@@ -14,7 +14,7 @@ from tests import jobs
 from tests.eventually import eventually
 from tests.processes import manage, worker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SIGTERM = signal.SIGTERM
 

@@ -493,6 +493,7 @@ def is_connected(pid: int) -> bool:
         return cursor.fetchone() is not None
 
 
+@pytest.mark.slow
 @pytest.mark.new_sessions
 class TestConnections:
     @pytest.mark.parametrize(
@@ -576,6 +577,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_age", [0, None])
 @pytest.mark.new_sessions
 class TestASessionThatATaskChanged:

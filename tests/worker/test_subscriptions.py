@@ -13,7 +13,7 @@ from pgqueue.models import History, Reader, Subscription
 from tests.eventually import eventually
 from tests.processes import Process, worker
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 
 def create(name: str = "all", task: str = "tests.events.handlers.plain", **options: Any) -> None:

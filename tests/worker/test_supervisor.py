@@ -22,6 +22,8 @@ from tests.eventually import eventually
 from tests.hearing import heard
 from tests.system import free_port
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def errors() -> Iterator[list[Exception]]:

@@ -171,7 +171,8 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
         }
         assert figures.get("lost", 0) == 0
         measures = {**figures, **ratios}
-        assert {n: v for n, v in measures.items() if v <= 0 and n != "lost"} == {}
+        # Of few messages, `worker_us` is less than two starts of a worker differ by.
+        assert {n: v for n, v in measures.items() if v <= 0}.keys() <= {"lost", "worker_us"}
         assert {"cpu", "cores", "memory_gb", "postgresql", "python"} < machine.keys()
         measured = {f"figures.{name}" for name in figures} | {f"ratios.{name}" for name in ratios}
         assert report["spread"].keys() == measured

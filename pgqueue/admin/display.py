@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.contrib import admin
+from django.core.exceptions import ValidationError
 from django.db.models import Func, IntegerField, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Left
@@ -81,15 +82,20 @@ class ExcerptAdmin(ListedAdmin):
     json_columns: tuple[str, ...] = ("payload", "metadata")
     expressions: ClassVar[dict[str, Any]] = {}
     """The further expressions to read for a row's page."""
+    newest_first: tuple[str, ...] = ()
+    """The order of rows that share an id: the page shows the first of them."""
 
     def get_object(
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> Any:
-        row = super().get_object(request, object_id, from_field)
+        try:
+            rows = self.get_queryset(request).filter(pk=object_id).order_by(*self.newest_first)
+        except (ValidationError, ValueError):
+            return None
+        row = rows.first()
         if row is not None:
             texts = {f"{name}_text": Left(_Pretty(name), EXCERPT + 1) for name in self.json_columns}
-            itself = self.get_queryset(request).filter(pk=row.pk)
-            found = itself.values(**texts, **self.expressions).first() or {}
+            found = rows.values(**texts, **self.expressions).first() or {}
             shown = self.redact(row, {name: found.get(name) for name in texts})
             row.excerpts = {**found, **shown}
         return row

@@ -41,6 +41,8 @@ class HistoryAdmin(ShownMessageAdmin):
 
     json_columns = (*ShownMessageAdmin.json_columns, "result")
     hidden_columns = ("steps",)
+    # Its key has the time of the end: a sequence that was set back gives ids again.
+    newest_first = ("-finished_at",)
     actions = ("rerun",)
     list_display = (
         *("id", "shown_state", "task_line", "channel", "key_line"),

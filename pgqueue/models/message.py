@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
@@ -304,6 +307,18 @@ class History(models.Model):
 
     def __str__(self) -> str:
         return f"{self.task} #{self.pk}"
+
+    def refresh_from_db(
+        self,
+        using: str | None = None,
+        fields: Iterable[str] | None = None,
+        from_queryset: models.QuerySet[Any] | None = None,
+    ) -> None:
+        """Read columns of this row, also where a sequence that was set back gave its id again."""
+        if from_queryset is None and "finished_at" not in self.get_deferred_fields():
+            rows = type(self)._base_manager.db_manager(using or self._state.db)
+            from_queryset = rows.filter(finished_at=self.finished_at)
+        super().refresh_from_db(using, fields, from_queryset)
 
 
 class Dedupe(models.Model):

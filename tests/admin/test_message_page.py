@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -200,3 +201,21 @@ def test_a_page_of_a_task_that_may_note_progress_asks_for_it(viewer: Client) -> 
     pages = [viewer.get(f"{MESSAGES}{each.id}/change/").content for each in (noting, other)]
 
     assert [b"message.js" in page for page in pages] == [True, False]
+
+
+@pytest.mark.parametrize("order", [["first", "second"], ["second", "first"]])
+def test_of_ended_messages_that_share_an_id_the_newest_is_shown(
+    queue: Connection, viewer: Client, order: list[str]
+):
+    """A sequence that was set back gives an id again."""
+    for each in order:
+        ended(queue, ago=timedelta(minutes=each == "first"), channel=each)
+        History.objects.filter(channel=each).update(id=7, metadata={"its": f"{each} metadata"})
+
+    page = viewer.get(f"{HISTORY}7/change/").content.decode()
+
+    assert [f"{each} metadata" in page for each in ("first", "second")] == [False, True]
+
+
+def test_the_page_of_an_id_that_is_none_leads_back_to_the_list(viewer: Client):
+    assert viewer.get(f"{HISTORY}no-id/change/").status_code == 302

@@ -105,10 +105,16 @@ def test_everything_that_is_installed_by_make_is_audited() -> None:
 
 
 def test_every_release_that_is_installed_by_make_has_its_hashes() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    installs = re.findall(r"-m pip (?:--python \S+ )?install (?:[^\n\\]|\\\n)*", makefile)
+    recipes = (ROOT / "Makefile").read_text() + (ROOT / ".ci" / "run").read_text()
+    # `PIP` is pip or uv, whichever is there.
+    installs = re.findall(
+        r"(?:-m pip (?:--python \S+ )?install|\$\(call PIP,[^\n ]*\)) [^\n]*", recipes
+    )
+    definition = re.search(r"^PIP = .*$", recipes, re.MULTILINE)
+    assert definition
+    installs = [line for line in installs if line not in definition[0]]
 
-    assert len(installs) > 5
+    assert len(installs) > 8
     for line in installs:
         ours = "--no-deps --no-build-isolation -e ." in line or line.endswith("dist/*.whl")
         assert ours or "--require-hashes" in line, line

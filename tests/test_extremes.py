@@ -138,8 +138,9 @@ def columns() -> dict[str, list[Column]]:
     return dict(found)
 
 
-NUMBERS = count(10**9)
-"""Ids beyond those that the sequence of messages gives in any run of the tests."""
+NUMBERS = count(1_000_000)
+IDS = count(10**9)
+"""Of messages: beyond those that their sequence gives in any run of the tests."""
 PLAIN: dict[str, Callable[[], str]] = {
     "timestamptz": lambda: "2026-01-02 03:04:05+00",
     "interval": lambda: "1 day",
@@ -216,7 +217,8 @@ OWN = {
 def plain(column: Column) -> str | None:
     is_key = column.is_unique or (column.table, column.name) == ("pgqueue_history", "id")
     if is_key and column.type in ("int8", "int4"):
-        return str(next(NUMBERS))
+        is_of_message = column.table in ("pgqueue_message", "pgqueue_history")
+        return str(next(IDS if is_of_message else NUMBERS))
     if column.is_unique and column.type == "text" and (column.table, column.name) not in OWN:
         return f"plain {next(NUMBERS)}"
     if (column.table, column.name) in OWN:

@@ -67,7 +67,7 @@ greatest(least(claimed_at + finished_after * interval '1 microsecond', statement
 , became AS (
     SELECT id, channel, key, governed, flow_id, 'succeeded' AS word, NULL AS fault FROM done
 ),
--- include: heard
+-- include: success_heard
 SELECT id, (SELECT count(*) FROM told) FROM done
 
 -- name: complete

@@ -50,28 +50,14 @@ rung AS (
 -- outcome, `fault` the reason why they must run again, or NULL. The change may make room in a lane, or let other
 -- messages of a flow go on: then a bell is inserted. It may also end a wait for the result, or be a notice for programs
 -- that watch the channel. A failure counts for the breakers of its channel and its key, and a probe's success closes one.
-rung AS (
-    INSERT INTO pgqueue_bell (channel, key, ended)
-    SELECT DISTINCT channel, key, NULL::bigint[] FROM became
-    WHERE governed OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
-       -- The REPEATABLE READ snapshot of an atomic task's transaction may be older than a policy.
-       OR current_setting('transaction_isolation') <> 'read committed'
-    UNION ALL
-    SELECT channel, NULL, array_agg(id) FROM became
-    WHERE flow_id IS NOT NULL AND word NOT IN ('ready', 'scheduled')
-    GROUP BY channel
-    RETURNING channel
-), failed_members AS (
+-- include: rung_by_ends
+, failed_members AS (
     INSERT INTO pgqueue_failed_member (message_id, flow_id)
     SELECT id, flow_id FROM became
     WHERE flow_id IS NOT NULL AND word IN ('cancelled', 'discarded', 'expired')
 ), told AS (
     SELECT pgqueue_tell_v1(channel)
     FROM (SELECT channel FROM became WHERE word = 'ready' UNION SELECT channel FROM rung) s
-    UNION ALL
-    SELECT pgqueue_tell_waiters_v1(id)
-    FROM became
-    WHERE word NOT IN ('ready', 'scheduled') AND id IN (SELECT message_id FROM pgqueue_waiter)
     UNION ALL
     SELECT CASE WHEN word IN ('ready', 'scheduled') THEN pgqueue_notice_v1(channel, id, 'deferred', fault)
                 ELSE pgqueue_notice_v1(channel, id, 'ended', word) END
@@ -83,11 +69,46 @@ rung AS (
      GROUP BY channel, key
      ORDER BY channel COLLATE "C", key COLLATE "C")
     UNION ALL
-    (SELECT pgqueue_close_breaker_v1(b.channel, b.key, b.probe_id)
-     FROM became JOIN pgqueue_breaker b ON b.probe_id = became.id
-     WHERE became.word = 'succeeded'
-     ORDER BY b.channel, b.key)
+-- include: waits_and_breakers_ended
 )
+
+-- name: success_heard
+-- The same for messages that have succeeded, as nearly all do: without what only happens after another end. Each
+-- statement that begins costs a settle time, whether it finds a row or not.
+-- include: rung_by_ends
+, told AS (
+    SELECT pgqueue_tell_v1(channel) FROM (SELECT DISTINCT channel FROM rung) s
+    UNION ALL
+    SELECT pgqueue_notice_v1(channel, id, 'ended', word)
+    FROM became
+    WHERE channel IN (SELECT name FROM pgqueue_channel WHERE watched)
+    UNION ALL
+-- include: waits_and_breakers_ended
+)
+
+-- name: rung_by_ends
+rung AS (
+    INSERT INTO pgqueue_bell (channel, key, ended)
+    SELECT DISTINCT channel, key, NULL::bigint[] FROM became
+    WHERE governed OR channel IN (SELECT channel FROM pgqueue_policy WHERE governs)
+       -- The REPEATABLE READ snapshot of an atomic task's transaction may be older than a policy.
+       OR current_setting('transaction_isolation') <> 'read committed'
+    UNION ALL
+    SELECT channel, NULL, array_agg(id) FROM became
+    WHERE flow_id IS NOT NULL AND word NOT IN ('ready', 'scheduled')
+    GROUP BY channel
+    RETURNING channel
+)
+
+-- name: waits_and_breakers_ended
+SELECT pgqueue_tell_waiters_v1(id)
+FROM became
+WHERE word NOT IN ('ready', 'scheduled') AND id IN (SELECT message_id FROM pgqueue_waiter)
+UNION ALL
+(SELECT pgqueue_close_breaker_v1(b.channel, b.key, b.probe_id)
+ FROM became JOIN pgqueue_breaker b ON b.probe_id = became.id
+ WHERE became.word = 'succeeded'
+ ORDER BY b.channel, b.key)
 
 -- name: cancelled_as_asked
 -- End the messages with a request to cancel, for any result of their runs but success: the verb for successful runs

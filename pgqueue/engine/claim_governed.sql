@@ -242,28 +242,20 @@ SELECT id FROM fitting
 -- name: first_of_lanes
 -- include: rooms_of_lanes
 , picked AS MATERIALIZED (
-    SELECT room.turn, found.*
+    SELECT room.turn, room.max_running, room.places, room.burst, room.tokens, found.*, row_number() OVER () AS number
     FROM room CROSS JOIN LATERAL (
-        SELECT *,
--- include: fits_its_lane
-        FROM (
 -- include: first_in_lane
-        LIMIT room.n) of_lane
-        WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)) found
+        LIMIT room.n) found
 ),
 -- include: fitting_of_lanes
 
 -- name: urgent_of_lanes
 -- include: rooms_of_lanes
 , picked AS MATERIALIZED (
-    SELECT room.turn, found.*
+    SELECT room.turn, room.max_running, room.places, room.burst, room.tokens, found.*, row_number() OVER () AS number
     FROM room CROSS JOIN LATERAL (
-        SELECT *,
--- include: fits_its_lane
-        FROM (
 -- include: urgent_in_lane
-        LIMIT room.n) of_lane
-        WINDOW so_far AS (ROWS UNBOUNDED PRECEDING)) found
+        LIMIT room.n) found
 ),
 -- include: fitting_of_lanes
 
@@ -324,13 +316,6 @@ WITH fast AS MATERIALIZED (
         SELECT *, coalesce(sum(wanted) OVER (ORDER BY turn ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
         FROM (SELECT *, least(share, places, tokens, let_through)::int AS wanted FROM allowed) a) b
 )
-
--- name: fits_its_lane
--- A message that is heavier than a limit counts for the whole limit: it runs alone. The first one that does not
--- fit now keeps the ones behind it waiting: otherwise lighter ones might overtake it for ever.
-row_number() OVER so_far AS number,
-sum(least(weight, room.max_running)) OVER so_far <= room.places AS has_places,
-sum(least(weight, room.burst)) OVER so_far <= room.tokens AS has_tokens
 
 -- name: first_in_lane
         SELECT * FROM (
@@ -421,13 +406,21 @@ UNION ALL
  WHERE ranks.run_at <= lane.long_ago)
 
 -- name: fitting_of_lanes
+-- A message that is heavier than a limit counts for the whole limit: it runs alone. The first one that does not
+-- fit now keeps the ones behind it waiting: otherwise lighter ones might overtake it for ever. All lanes are weighed
+-- at once: a window that began anew for each lane would take a tenth of a claim from a hundred lanes.
 weighed AS MATERIALIZED (
     SELECT *,
            coalesce(sum(least(weight, %(gate_running)s::int)) FILTER (WHERE has_places AND has_tokens) OVER so_far
                     <= %(gate_places)s::int, true) AS has_gate_places,
            coalesce(sum(least(weight, %(gate_burst)s::int)) FILTER (WHERE has_places AND has_tokens) OVER so_far
                     <= %(gate_tokens)s::int, true) AS has_gate_tokens
-    FROM picked
+    FROM (
+        SELECT turn, number, id, size, is_packed, weight,
+               sum(least(weight, max_running)) OVER of_lane <= places AS has_places,
+               sum(least(weight, burst)) OVER of_lane <= tokens AS has_tokens
+        FROM picked
+        WINDOW of_lane AS (PARTITION BY turn ORDER BY number ROWS UNBOUNDED PRECEDING)) fitting_its_lane
     WINDOW so_far AS (ORDER BY turn, number ROWS UNBOUNDED PRECEDING)
 ), due AS MATERIALIZED (
     SELECT id, size, is_packed

@@ -407,8 +407,8 @@ UNION ALL
 
 -- name: fitting_of_lanes
 -- A message that is heavier than a limit counts for the whole limit: it runs alone. The first one that does not
--- fit now keeps the ones behind it waiting: otherwise lighter ones might overtake it for ever. All lanes are weighed
--- at once: a window that began anew for each lane would take a tenth of a claim from a hundred lanes.
+-- fit now keeps the ones behind it waiting: otherwise lighter ones might overtake it for ever. One window weighs the
+-- messages of all lanes, since a claim from a hundred lanes would begin a window of each lane a hundred times.
 weighed AS MATERIALIZED (
     SELECT *,
            coalesce(sum(least(weight, %(gate_running)s::int)) FILTER (WHERE has_places AND has_tokens) OVER so_far

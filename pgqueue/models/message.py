@@ -263,7 +263,8 @@ class History(models.Model):
     """A message that ended: append-only, in one partition for each UTC day.
 
     Made by SQL (`migrations/sql/`), since models know no partitions. PostgreSQL's key
-    would have to hold `finished_at`; ids are unique all the same, being a message's.
+    would have to hold `finished_at`; ids are unique all the same, being a message's, unless their
+    sequence was set back.
     """
 
     id = models.BigIntegerField(_("ID"), primary_key=True)

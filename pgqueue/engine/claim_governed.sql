@@ -285,15 +285,14 @@ WITH fast AS MATERIALIZED (
         WHERE l.channel = %(channel)s AND l.key = lane.key
         LIMIT 1) l
     LEFT JOIN LATERAL (
+        -- The key's own policy replaces the policy for each key. It is found by its id: to sort both takes each lane longer.
         SELECT p.max_running, p.weight, p.breaker_failures, p.breaker_pause,
 -- include: rate_of_p
-        FROM (
-            SELECT * FROM pgqueue_policy
-            WHERE channel = %(channel)s AND scope = 'key' AND key = lane.key
-            UNION ALL
-            SELECT * FROM pgqueue_policy
-            WHERE channel = %(channel)s AND scope = 'each' AND key = '' AND lane.key <> '') p
-        ORDER BY p.scope = 'key' DESC
+        FROM pgqueue_policy p
+        WHERE p.id = coalesce(
+            (SELECT id FROM pgqueue_policy WHERE channel = %(channel)s AND scope = 'key' AND key = lane.key),
+            CASE WHEN lane.key <> ''
+                 THEN (SELECT id FROM pgqueue_policy WHERE channel = %(channel)s AND scope = 'each' AND key = '') END)
         LIMIT 1) p ON true
     LEFT JOIN LATERAL (
         SELECT b.open_until, b.probe_id, b.probe_attempt FROM pgqueue_breaker b

@@ -92,6 +92,17 @@ class TestMaxRunning:
 
         assert (keys(governed), keys(free)) == ({"a": 1}, {"": 5})
 
+    def test_of_each_key_leaves_them_alone_where_the_channel_has_a_policy_too(
+        self, connection: Connection
+    ) -> None:
+        limit(scope="channel", max_running=9)
+        limit(max_running=1)
+        store(connection, [""] * 5 + ["a"] * 5)
+
+        claims = GovernedClaims(connection).claim(100)
+
+        assert keys(claims) == {"": 5, "a": 1}
+
     def test_of_a_tenant_who_is_called_star_is_his(self, connection: Connection) -> None:
         limit(key="*", max_running=1)
         store(connection, ["*"] * 3 + ["a"] * 3)

@@ -38,7 +38,7 @@ PEERS_PYTHON ?= $(shell for python in python3.14 python3.13 python3.12 \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo $$python && break; done)
 
-.PHONY: demo history test test-slow test-postgres test-wal test-spark test-browser test-celery test-orchestrators model fuzz chaos soak prove prove-mutations prove-peers mixed-fleet interleave bench bench-smoke bench-peers bench-neutral docs messages audit dist lint types imports migrations check constraints clean
+.PHONY: demo history test test-slow test-nightly test-postgres test-wal test-spark test-browser test-celery test-orchestrators model fuzz chaos soak prove prove-mutations prove-peers mixed-fleet interleave bench bench-smoke bench-peers bench-neutral docs messages audit dist lint types imports migrations check constraints clean
 
 # With SPARK=1 a report about it follows, which needs no Java on the machine.
 demo: $(if $(SPARK),$(INSTALLED_ALL),$(INSTALLED))
@@ -56,7 +56,11 @@ test: $(TESTED)
 # The rest of the suite: what starts many processes or servers, what walks through all pages, commands, statements or formats
 # of a lake, and what reads millions of rows. What is marked `smoke` is run by bench-smoke.
 test-slow: $(TESTED)
-	$(PYTEST) -m "slow and not spark and not smoke" $(TESTS)
+	$(PYTEST) -m "slow and not spark and not smoke and not nightly" $(TESTS)
+
+# What repeats a promise that a faster test holds already, at more depth, and what costs most.
+test-nightly: $(INSTALLED_ALL)
+	$(PYTEST) -m nightly $(TESTS)
 
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(TESTED)
@@ -66,7 +70,7 @@ test-postgres: $(TESTED)
 test-wal: $(TESTED)
 	$(PYTEST) --feed wal $(or $(TESTS),tests/events)
 
-# The data pipeline: what needs a session of Spark, and what takes long. MARKED="spark and not slow" is a part of it.
+# The data pipeline: what needs a session of Spark, and what takes long. MARKED="spark and not nightly" is a part of it.
 test-spark: MARKED ?= spark
 test-spark: $(INSTALLED_ALL)
 	$(PYTEST) -n 2 -m "$(MARKED)" $(or $(TESTS),tests/spark)
@@ -77,7 +81,7 @@ test-browser: $(TESTED)
 
 # Whether the pages that a site has with Celery are those that tests expect of it with ours.
 test-celery: $(TESTED) $(PEERS_INSTALLED)
-	CELERY_PYTHON=$(abspath $(PEERS_VENV))/bin/python $(RUN) -m pytest -n 0 -m celery $(OPTIONS) tests/compat
+	CELERY_PYTHON=$(abspath $(PEERS_VENV))/bin/python $(PYTEST) -n 2 -m celery tests/compat
 
 # The examples of docs/examples, in Airflow, Dagster and dbt.
 ORCHESTRATORS_VENV = .venv-orchestrators
@@ -138,7 +142,7 @@ bench: $(INSTALLED_ALL)
 	$(RUN) -m tests.benchmarks
 
 # Whether the benchmarks, the soak and the chaos tests' ledger work; what they measure means nothing here.
-# MARKED="smoke and not spark" is a part of it.
+# MARKED="smoke and not nightly" is a part of it.
 bench-smoke: MARKED ?= smoke
 bench-smoke: $(INSTALLED_ALL)
 	$(PYTEST) -n 2 -m "$(MARKED)"

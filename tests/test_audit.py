@@ -143,7 +143,16 @@ def test_the_workflow_runs_what_a_change_must_pass() -> None:
 
 def test_what_takes_hours_runs_each_night() -> None:
     nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
-    by_hand = ["prove", "prove-mutations", "prove-peers", "interleave", "model", "fuzz", "soak"]
+    by_hand = [
+        "test-nightly",
+        "prove",
+        "prove-mutations",
+        "prove-peers",
+        "interleave",
+        "model",
+        "fuzz",
+        "soak",
+    ]
     for target in by_hand:
         assert re.search(rf"run: make {target}( |$)", nightly, re.M), target
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), target

@@ -139,25 +139,29 @@ def run(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in ran.stdout.splitlines()]
 
 
+def at_night(*names: str, messages: str) -> Any:
+    """Return benchmarks that are tried at night: their failure harms no user of the queue."""
+    return pytest.param(list(names), messages, marks=pytest.mark.nightly)
+
+
 @pytest.mark.smoke
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("names", "messages"),
     [
-        (
-            ["drain", "enqueue", "fair", "pinned", "telemetry", "backlog", "batch", "governed"]
-            + ["ordered", "orm", "subscriptions"],
-            "500",
-        ),
-        # So many that they cost a worker more than two of its starts differ by.
-        (["contention"], "10000"),
-        (["search"], "20000"),
+        (["drain", "batch", "governed", "orm"], "500"),
+        (["latency"], "6"),
         (["events"], "3000"),
-        (["webhooks", "flows", "sse", "durable"], "20"),
-        (["latency", "recovery", "sleepers"], "6"),
-        pytest.param(["spark"], "300", marks=pytest.mark.spark),
-        pytest.param(["lake"], "300", marks=pytest.mark.spark),
-        pytest.param(["cluster"], "20", marks=pytest.mark.spark),
+        at_night("enqueue", "fair", "pinned", "telemetry", "backlog", messages="500"),
+        at_night("ordered", "subscriptions", messages="500"),
+        # So many that they cost a worker more than two of its starts differ by.
+        at_night("contention", messages="10000"),
+        at_night("search", messages="20000"),
+        at_night("webhooks", "flows", "sse", "durable", messages="20"),
+        at_night("recovery", "sleepers", messages="6"),
+        at_night("spark", messages="300"),
+        at_night("lake", messages="300"),
+        at_night("cluster", messages="20"),
     ],
 )
 def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str) -> None:
@@ -185,6 +189,7 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
 
 
 @pytest.mark.smoke
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_a_rate_may_be_kept_beside_old_snapshots_for_minutes() -> None:
     [report] = run("pinned", "--minutes", "0.1")
@@ -195,6 +200,7 @@ def test_a_rate_may_be_kept_beside_old_snapshots_for_minutes() -> None:
 
 
 @pytest.mark.smoke
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_the_log_may_be_measured_for_minutes() -> None:
     [report] = run("events", "--minutes", "0.1")
@@ -205,6 +211,7 @@ def test_the_log_may_be_measured_for_minutes() -> None:
 
 
 @pytest.mark.smoke
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_the_log_may_be_measured_while_the_wal_feeds_it() -> None:
     [report] = run("events", "--feed", "wal", "--messages", "3000")
@@ -332,6 +339,7 @@ PEERS = [peer("pgqueue"), peer("ox")]
 
 
 @pytest.mark.smoke
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_each_measurement_of_the_peers_works_with_ours() -> None:
     ran = subprocess.run(

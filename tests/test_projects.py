@@ -22,10 +22,10 @@ from tests import projects
 from tests.processes import database_url
 from tests.starting import run
 
-pytestmark = pytest.mark.slow
-
 NO_PROJECTS = {"__init__", "base", "routers", "tasks", "urls", "visit"}
 NAMES = sorted({each.stem for each in Path(projects.__path__[0]).glob("*.py")} - NO_PROJECTS)
+AT_NIGHT = {"arabic", "debug", "search_path"}
+"""`german` and `own_schema` are close to two; `debug` changes what Django keeps of queries."""
 
 
 @pytest.fixture
@@ -50,7 +50,13 @@ def databases(request: pytest.FixtureRequest, django_db_setup: None) -> Iterator
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=pytest.mark.nightly if each in AT_NIGHT else pytest.mark.slow)
+        for each in NAMES
+    ],
+)
 def test_all_pages_open_and_everything_runs(name: str, databases: str) -> None:
     # It starts its worker by an interpreter of its own.
     visit = run(

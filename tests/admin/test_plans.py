@@ -41,7 +41,13 @@ WHERE oid IN ('pgqueue_message'::regclass, 'pgqueue_history'::regclass)
 """
 
 
-@pytest.fixture(params=["analyzed", "never analyzed", "vacuumed when empty"])
+@pytest.fixture(
+    params=[
+        pytest.param("analyzed", marks=pytest.mark.nightly),
+        "never analyzed",
+        "vacuumed when empty",
+    ]
+)
 def full(
     request: pytest.FixtureRequest, queue: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

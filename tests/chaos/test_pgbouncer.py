@@ -142,8 +142,8 @@ def test_a_pgbouncer_that_dies_or_whose_server_restarts_is_survived(
     "settings",
     [
         {"DateStyle": "German", "TimeZone": "Pacific/Apia"},
-        {"IntervalStyle": "iso_8601"},
-        {"IntervalStyle": "sql_standard"},
+        pytest.param({"IntervalStyle": "iso_8601"}, marks=pytest.mark.nightly),
+        pytest.param({"IntervalStyle": "sql_standard"}, marks=pytest.mark.nightly),
     ],
     ids=str,
 )

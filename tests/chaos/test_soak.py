@@ -110,6 +110,7 @@ def test_it_exits_with_1_where_it_has_become_slower(
 
 
 @pytest.mark.smoke
+@pytest.mark.nightly
 @pytest.mark.timeout(420)  # so that a run which does not end says what is left
 def test_a_run_ends_with_a_picture_and_its_raw_data(tmp_path: Path) -> None:
     # A third of a tenth of so short a run may pass within one fault.

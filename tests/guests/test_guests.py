@@ -62,12 +62,17 @@ def run(copy: Path, *arguments: str, **environment: str) -> subprocess.Completed
     )
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("guest", OF_GUESTS)
-def test_the_package_works_without_a_guest(guest: str, copy_without: Callable[..., Path]) -> None:
-    copy = copy_without(guest)
+@pytest.mark.parametrize(
+    "guests",
+    [
+        pytest.param(list(OF_GUESTS), id="all", marks=pytest.mark.slow),
+        *(pytest.param([each], id=each, marks=pytest.mark.nightly) for each in OF_GUESTS),
+    ],
+)
+def test_the_package_works_without(guests: list[str], copy_without: Callable[..., Path]) -> None:
+    copy = copy_without(*guests)
 
     visit = run(
         copy, "-m", "tests.guests.visit",

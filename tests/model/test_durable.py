@@ -396,6 +396,7 @@ class Round:
                 assert connection.execute(query).fetchone() == (0,), table
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(0)
 def test_everything_happens_once_whatever_happens_to_workers_and_server(
     server: Any, tmp_path: Any

@@ -62,7 +62,7 @@ def test_lanes_keep_their_promises_in_every_state(model: Governed) -> None:
     assert found.states > 1000
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "model",
@@ -100,7 +100,7 @@ def test_signals_keep_their_promises_in_every_state() -> None:
     assert found.states > 1000
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "model", [replace(TWO, zombies=0), replace(TWO, crashes=0)], ids=["a crash", "a zombie"]

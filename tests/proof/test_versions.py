@@ -21,7 +21,7 @@ def test_the_migrations_of_a_checkout() -> None:
     assert {"0001_initial", "0017_breakers"} <= migrations(ROOT)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_two_versions_share_a_queue(tmp_path: Path) -> None:
     logs = tmp_path / "history"

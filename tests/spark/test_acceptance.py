@@ -98,7 +98,7 @@ def past_days(connection: Connection) -> Iterator[datetime]:
         connection.execute(f"DROP TABLE {name}")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_of_a_million_messages_it_gives_the_sums_and_percentiles_of_postgresql(
     spark: SparkSession, url: str, connection: Connection, past_days: datetime, tmp_path: Path

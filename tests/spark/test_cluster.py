@@ -59,6 +59,7 @@ def test_workers_on_executors_drain_the_queue() -> None:
     assert not Worker.objects.exists()
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_a_driver_that_is_asked_to_stop_lets_what_runs_end_and_hands_back_the_rest() -> None:
     with cluster() as process:
@@ -78,7 +79,7 @@ def test_a_driver_that_is_asked_to_stop_lets_what_runs_end_and_hands_back_the_re
     assert not Worker.objects.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_workers_come_and_go_with_the_work_there_is() -> None:
     with starting(*CLUSTER, "--max-idle", "2") as process:
@@ -100,7 +101,7 @@ def test_workers_come_and_go_with_the_work_there_is() -> None:
     assert [(each.state, each.lost) for each in Message.objects.all()] == [(State.READY, 0)] * 2
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_a_driver_whose_workers_wait_for_executors_stops_at_once() -> None:
     with starting(*CLUSTER, "--conf", "spark.cores.max=1") as process:
@@ -155,7 +156,7 @@ def drive(stage: Stage) -> OnStage:
     )
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_executor_or_a_driver_that_is_killed_loses_nothing(stage: Stage) -> None:
     for _ in range(2):
         stage.producer(rate=20)

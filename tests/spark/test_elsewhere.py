@@ -18,7 +18,7 @@ from tests.processes import ROOT
 from tests.spark.conftest import wait_for_horizon
 from tests.spark.test_streaming import all_ids
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(600)]
 
 
 def elsewhere(kind: str, url: str, folder: Path, **environment: str) -> dict[str, Any]:

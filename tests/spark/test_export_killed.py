@@ -52,7 +52,7 @@ def kill(
     killed_exports.kill(process, lambda: count(folder) > before, after=after, within=240)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.timeout(600)
 def test_it_is_the_same_to_every_reader(

@@ -11,7 +11,7 @@ import pytest
 from tests.factories import Connection, ended
 from tests.processes import ROOT
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(200)]
 
 
 def test_show_and_limit_print_no_traceback(url: str, connection: Connection) -> None:

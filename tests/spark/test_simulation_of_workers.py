@@ -15,7 +15,7 @@ from tests import jobs
 from tests.eventually import eventually
 from tests.processes import worker
 
-pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.django_db(transaction=True)]
 
 
 def load(task: Task[..., None], *, seconds: float, chance: random.Random) -> int:

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,7 @@ from tests.processes import own_connections, starting, worker
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
 SIGINT, SIGTERM, SIGKILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
+AT_NIGHT = partial(pytest.param, marks=pytest.mark.nightly)
 
 
 def pids() -> list[int]:
@@ -95,7 +97,7 @@ class TestProcesses:
         assert History.objects.count() == 100
         assert not Worker.objects.exists()
 
-    @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
+    @pytest.mark.parametrize("number", [SIGTERM, AT_NIGHT(SIGINT)])
     def test_end_what_runs_when_their_parent_is_to_stop(self, number: signal.Signals) -> None:
         with worker("--processes", "2", "--threads", "1") as process:
             serve(2)
@@ -172,8 +174,8 @@ class TestProcesses:
 
 
 class TestAskedToStopWhileTheyStart:
-    @pytest.mark.parametrize("number", [SIGTERM, SIGINT])
-    @pytest.mark.parametrize("moment", [0, 0.03, 0.1, 0.3, 1, 2])
+    @pytest.mark.parametrize("number", [SIGTERM, AT_NIGHT(SIGINT)])
+    @pytest.mark.parametrize("moment", [0, AT_NIGHT(0.03), 0.1, AT_NIGHT(0.3), 1, AT_NIGHT(2)])
     def test_they_end_well(self, number: signal.Signals, moment: float) -> None:
         with starting("--processes", "2", "--threads", "1") as process:
             # The first one tracks what they share, and ignores signals.
@@ -293,7 +295,9 @@ def slow_history() -> Iterator[None]:
 class TestPoison:
     """A message that kills its process, among others that were claimed with it."""
 
-    @pytest.mark.parametrize("killing", [jobs.kill_its_worker, jobs.crash, jobs.exit_quietly])
+    @pytest.mark.parametrize(
+        "killing", [jobs.kill_its_worker, *map(AT_NIGHT, [jobs.crash, jobs.exit_quietly])]
+    )
     def test_is_the_only_one_that_dies(self, killing: Task[..., None]) -> None:
         jobs.add.enqueue_many([(each,) for each in range(50)])
         poison = killing.enqueue()

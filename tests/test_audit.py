@@ -145,6 +145,7 @@ def test_what_takes_hours_runs_each_night() -> None:
     nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
     by_hand = [
         "test-nightly",
+        "test-slow",
         "prove",
         "prove-mutations",
         "prove-peers",

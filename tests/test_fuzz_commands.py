@@ -28,7 +28,7 @@ from pgqueue.values import names
 from pgqueue.worker.config import WorkerConfig
 from tests.anything import EXAMPLES, NUMBERS, TEXTS, attempt
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
 
 WORDS = st.one_of(TEXTS, NUMBERS.map(str))
 COUNTS = ["1", "2147483647"]

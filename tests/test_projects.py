@@ -24,8 +24,8 @@ from tests.starting import run
 
 NO_PROJECTS = {"__init__", "base", "routers", "tasks", "urls", "visit"}
 NAMES = sorted({each.stem for each in Path(projects.__path__[0]).glob("*.py")} - NO_PROJECTS)
-AT_NIGHT = {"arabic", "debug", "search_path"}
-"""`german` and `own_schema` are close to two; `debug` changes what Django keeps of queries."""
+AT_NIGHT = {"arabic", "debug", "no_admin", "router", "search_path"}
+"""Close to `german`, `no_auth`, `no_router` and `own_schema`; `debug` keeps queries in memory."""
 
 
 @pytest.fixture

@@ -64,24 +64,32 @@ def violations(page: Page, **rules: Any) -> Iterator[str]:
             yield f"{found['id']}: {node['html'][:300]}: {node['failureSummary']}"
 
 
+# Of all rules, only that of contrast depends on the scheme.
 @pytest.mark.timeout(400)  # dozens of pages
-def test_no_page_violates_a_rule(browser: Browser, live_server: Any) -> None:
+@pytest.mark.parametrize(
+    ("scheme", "rules"),
+    [
+        ("light", {}),
+        pytest.param(
+            "dark", {"type": "rule", "values": ["color-contrast"]}, marks=pytest.mark.nightly
+        ),
+    ],
+)
+def test_no_page_violates_a_rule(
+    browser: Browser, live_server: Any, scheme: Any, rules: dict[str, Any]
+) -> None:
     page = open_page(browser, live_server.url)
     found: list[str] = []
     checked = 0
     try:
         for path in addresses():
-            page.emulate_media(color_scheme="light")
+            page.emulate_media(color_scheme=scheme)
             answer = page.goto(path)
             assert answer is not None
             if answer.ok and page.locator(CONTENT).count():
                 checked += 1
                 page.add_style_tag(content=AT_ONCE)
-                found += [f"{path}: {each}" for each in violations(page)]
-                # Of all rules, only this one depends on the scheme.
-                page.emulate_media(color_scheme="dark")
-                contrast = violations(page, type="rule", values=["color-contrast"])
-                found += [f"{path}, dark: {each}" for each in contrast]
+                found += [f"{path}: {each}" for each in violations(page, **rules)]
     finally:
         page.context.close()
 

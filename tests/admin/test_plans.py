@@ -45,7 +45,7 @@ WHERE oid IN ('pgqueue_message'::regclass, 'pgqueue_history'::regclass)
     params=[
         pytest.param("analyzed", marks=pytest.mark.nightly),
         "never analyzed",
-        "vacuumed when empty",
+        pytest.param("vacuumed when empty", marks=pytest.mark.nightly),
     ]
 )
 def full(

@@ -284,6 +284,7 @@ class TestAPlan:
             assert not read_whole(plan)
             assert not sorted_backlog(plan)
 
+    @pytest.mark.nightly
     def test_of_claims_is_by_indexes_alone_where_a_million_wait(
         self, connection: Connection
     ) -> None:

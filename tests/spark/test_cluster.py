@@ -48,6 +48,7 @@ def cluster(*arguments: str, workers: int = 2, **settings: object) -> Iterator[P
         yield process
 
 
+@pytest.mark.nightly
 @pytest.mark.django_db(transaction=True)
 def test_workers_on_executors_drain_the_queue() -> None:
     jobs.add.enqueue_many([(each, 1) for each in range(200)])

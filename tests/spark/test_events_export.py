@@ -113,6 +113,7 @@ class TestAnInterruptedExport:
         assert recorded() == (2, 8)
         assert not (tmp_path / "events" / ".spark-staging-x").exists()
 
+    @pytest.mark.nightly
     def test_whose_record_is_behind_is_noted_although_nothing_is_new(
         self, spark: SparkSession, url: str, connection: Connection, tmp_path: Path
     ) -> None:
@@ -124,6 +125,7 @@ class TestAnInterruptedExport:
         assert recorded() == (1, 6)
         assert exported(tmp_path) == positions(connection)
 
+    @pytest.mark.nightly
     def test_whose_checkpoint_is_gone_is_an_error(
         self, spark: SparkSession, url: str, connection: Connection, tmp_path: Path
     ) -> None:
@@ -138,6 +140,7 @@ class TestAnInterruptedExport:
         assert ExportConflict.__name__ in str(raised.value)
         assert exported(tmp_path) == list(range(1, 7))
 
+    @pytest.mark.nightly
     def test_of_another_database_is_refused_although_nothing_is_new(
         self, spark: SparkSession, url: str, connection: Connection, tmp_path: Path
     ) -> None:
@@ -161,6 +164,7 @@ class TestAnInterruptedExport:
         with pytest.raises(OtherCluster, match="position 6 is not the one that was read"):
             run(spark, url, tmp_path)
 
+    @pytest.mark.nightly
     def test_that_retention_did_not_wait_for_is_an_error(
         self, spark: SparkSession, url: str, connection: Connection, tmp_path: Path
     ) -> None:

@@ -56,6 +56,7 @@ WHERE child.started_at < parent.finished_at
 
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(5, marks=pytest.mark.chaos)])
+@pytest.mark.nightly
 def test_a_server_that_restarts_amid_the_rescue_of_many_flows_leaves_none_behind(
     stage: Stage, rounds: int
 ) -> None:

@@ -44,6 +44,7 @@ def test_a_queue_goes_on_while_it_is_frozen_and_reindexed(stage: Stage) -> None:
     assert stage.ask(INVALID) == (0,)
 
 
+@pytest.mark.nightly
 def test_a_reindex_that_is_cancelled_leaves_a_queue_that_goes_on(stage: Stage) -> None:
     stage.producer(rate=100)
     stage.worker()
@@ -119,6 +120,7 @@ STRICT = {"max_standby_streaming_delay": "0"}
 REPLAYED = "SELECT pg_last_wal_replay_lsn() >= %s"
 
 
+@pytest.mark.nightly
 def test_a_drained_queue_ends_no_query_of_a_standby(stage: Stage, standby: Server) -> None:
     """To cut the heap off, a vacuum locks the table. The standby replays the lock."""
     worker = stage.worker()

@@ -23,6 +23,7 @@ from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
 
 
+@pytest.mark.nightly
 def test_connections_that_are_reset_are_opened_again(stage: Stage) -> None:
     proxy = stage.proxy()
     for _ in range(2):

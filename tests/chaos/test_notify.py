@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 
 import psycopg
+import pytest
 from psycopg.types.json import Jsonb
 
 from tests.chaos.harness.server import nap
@@ -68,6 +69,7 @@ def lock_held(stage: Stage) -> Iterator[None]:
             assert not thread.is_alive()
 
 
+@pytest.mark.nightly
 def test_a_busy_fleet_goes_on_while_nobody_gets_past_the_lock_of_notifications(
     stage: Stage,
 ) -> None:

@@ -85,6 +85,7 @@ def test_under_load_it_charges_nothing_and_others_go_on(
         pytest.param([*PROCESSES], 8, marks=pytest.mark.chaos),
     ],
 )
+@pytest.mark.nightly
 def test_a_second_signal_hands_back_at_once_what_runs(
     stage: Stage, arguments: list[str], at_once: int
 ) -> None:

@@ -24,6 +24,7 @@ SELECT count(*) FROM (
 """
 
 
+@pytest.mark.nightly
 def test_a_worker_that_was_stopped_beyond_its_lease_is_fenced(stage: Stage) -> None:
     for _ in range(2):
         stage.producer(rate=120)

@@ -80,6 +80,7 @@ def town(log_stage: LogStage) -> Iterator[Town]:
 
 
 @pytest.mark.parametrize("is_long", [False, pytest.param(True, marks=pytest.mark.chaos)])
+@pytest.mark.nightly
 def test_an_endpoint_that_is_down_for_a_day_misses_nothing(town: Town, is_long: bool) -> None:
     stage = town.stage
     stage.environment["PGQUEUE_PAUSE_AFTER"] = str(A_DAY)

@@ -34,6 +34,7 @@ def test_operations_of_two_processes_with_one_id_have_different_names(
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
+@pytest.mark.nightly
 def test_half_a_minute_of_load_and_faults_shows_no_anomaly(tmp_path: Path) -> None:
     logs = tmp_path / "history"
     logs.mkdir()

@@ -181,6 +181,7 @@ SELECT * FROM VALUES
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_it_is_the_same_wherever_it_is_killed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,7 +64,7 @@ def violations(page: Page, **rules: Any) -> Iterator[str]:
             yield f"{found['id']}: {node['html'][:300]}: {node['failureSummary']}"
 
 
-# Of all rules, only that of contrast depends on the scheme.
+# The scheme of colours matters to one rule alone: contrast.
 @pytest.mark.timeout(400)  # dozens of pages
 @pytest.mark.parametrize(
     ("scheme", "rules"),

@@ -129,7 +129,7 @@ def test_a_large_table_is_read_in_part(
     connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_counts, "BOUND", 100)
-    # Of a table that other tests made large, a hundred pages would have few of these messages.
+    # Other tests make the table large: then a hundred pages have few of these messages.
     connection.execute("TRUNCATE pgqueue_message CASCADE")
     for name in ("a", "b"):
         enqueue(connection, 10_000, metadata=f'{{"tenant": "{name}"}}')

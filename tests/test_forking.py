@@ -90,6 +90,23 @@ class TestAHandler:
         assert requests.count == 1
         requests.close()
 
+    def test_of_ours_takes_no_signal_from_a_child(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A pool that is left may terminate a process which has just been forked."""
+        restore = forking._restore_handlers
+
+        def restore_late() -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            restore()
+
+        monkeypatch.setattr(forking, "_restore_handlers", restore_late)
+        requests = StopRequests()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        with requests.on_signals(*SIGNALS):
+            assert in_child(lambda: None) == -signal.SIGTERM
+            assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+        assert requests.count == 0
+        requests.close()
+
     def test_of_the_project_stays(self) -> None:
         requests = StopRequests()
         with requests.on_signals(*SIGNALS):

@@ -123,10 +123,20 @@ def _note(connection: BaseDatabaseWrapper, **kwargs: Any) -> None:
 def _before() -> None:
     # asyncio forgets it in the child.
     _forking.loop = _get_running_loop()
+    # A signal that the child gets while it still has our handler would be lost: CPython forgets it,
+    # and `Pool.terminate()` then waits for ever. The kernel keeps a blocked one for the child.
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _handlers) if _handlers else None
 
 
 def _after_in_parent() -> None:
     _forking.loop = None
+    _unblock()
+
+
+def _unblock() -> None:
+    mask, _forking.mask = getattr(_forking, "mask", None), None
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _in_child() -> None:
@@ -137,6 +147,7 @@ def _in_child() -> None:
     loop, _forking.loop = getattr(_forking, "loop", None), None
     if loop is not None and _serves:
         _end_loop(loop)
+    _unblock()
 
 
 def _restore_handlers() -> None:

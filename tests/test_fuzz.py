@@ -47,7 +47,7 @@ from pgqueue.tasks import registry, scheduling
 from tests import collecting_jobs, jobs
 from tests.anything import ANYTHING, EXAMPLES, TEXTS, attempt, nested
 
-pytestmark = [pytest.mark.slow, pytest.mark.django_db]
+pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
 
 CENTURY = timedelta(days=36_525)
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -138,12 +138,13 @@ def test_a_pgbouncer_that_dies_or_whose_server_restarts_is_survived(
     stage.end()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "settings",
     [
         {"DateStyle": "German", "TimeZone": "Pacific/Apia"},
-        pytest.param({"IntervalStyle": "iso_8601"}, marks=pytest.mark.nightly),
-        pytest.param({"IntervalStyle": "sql_standard"}, marks=pytest.mark.nightly),
+        {"IntervalStyle": "iso_8601"},
+        {"IntervalStyle": "sql_standard"},
     ],
     ids=str,
 )

@@ -47,7 +47,7 @@ from pgqueue.tasks import registry, scheduling
 from tests import collecting_jobs, jobs
 from tests.anything import ANYTHING, EXAMPLES, TEXTS, attempt, nested
 
-pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 CENTURY = timedelta(days=36_525)
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -233,6 +233,7 @@ class TestATask:
     @example(value=math.nan)
     @example(value=timedelta.max)
     @example(value=timedelta.min)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         if callable(value) and name in ("key", "dedupe_key", "backoff"):
             return  # the caller's function, called with the arguments
@@ -244,6 +245,7 @@ class TestATask:
     @example(value=math.nan)
     @example(value=math.inf)
     @example(value="2")
+    @pytest.mark.nightly
     def test_refuses_a_backoff_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: enqueue("backoff", Exponential(**{name: value})), PGQueueError)
 
@@ -258,6 +260,7 @@ class TestSend:
     @given(value=ANYTHING)
     @example(value=2**31)
     @example(value=math.nan)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: send_one(name, value), PGQueueError)
 
@@ -313,11 +316,13 @@ class TestAPolicy:
     @pytest.mark.parametrize("name", OF_POLICIES)
     @EXAMPLES
     @given(value=ANYTHING)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: limit(name, value), PGQueueError)
 
     @EXAMPLES
     @given(name=TEXTS)
+    @pytest.mark.nightly
     def test_refuses_the_name_of_a_channel_or_stores_it(self, name: str) -> None:
         def state() -> None:
             Channel(name).policy(max_running=1)
@@ -358,6 +363,7 @@ class TestAChannel:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value="a\x00b")
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: configure(name, value), PGQueueError)
 
@@ -368,6 +374,7 @@ class TestAChannel:
     @example(value=1e13)
     @example(value="\x00")
     @example(value="\ud800")
+    @pytest.mark.nightly
     def test_refuses_a_choice_of_messages_or_obeys_it(
         self, verb: str, name: str, value: Any
     ) -> None:
@@ -397,6 +404,7 @@ class TestAChannel:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=1e13)
+    @pytest.mark.nightly
     def test_refuses_how_to_trim_or_obeys_it(self, name: str, value: Any) -> None:
         def trim() -> None:
             jobs.add.using(channel="mail").enqueue(1)
@@ -451,6 +459,7 @@ class TestASchedule:
     @pytest.mark.parametrize("name", OF_SCHEDULES)
     @EXAMPLES
     @given(value=ANYTHING)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: store_schedule(name, value), PGQueueError)
 
@@ -516,6 +525,7 @@ class TestPublishing:
     @given(value=ANYTHING)
     @example(value=math.nan)
     @example(value=10**5000)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(
         self, verb: Callable[[str, Any], None], name: str, value: Any
     ) -> None:
@@ -537,6 +547,7 @@ class TestPublishing:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=2**63)
+    @pytest.mark.nightly
     def test_refuses_a_condition_of_publishers_or_takes_it(self, name: str, value: Any) -> None:
         attempt(lambda: publish("a", key="k", **{name: value}), PGQueueError)
 
@@ -544,6 +555,7 @@ class TestPublishing:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=2**63)
+    @pytest.mark.nightly
     def test_refuses_a_part_of_a_condition_or_takes_it(self, name: str, value: Any) -> None:
         since = tuple({**PARTS_OF_SINCE, name: value}.values())
         attempt(lambda: publish("a", if_none_since=since), PGQueueError)
@@ -584,6 +596,7 @@ class TestReading:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=2**63)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_takes_it(self, name: str, value: Any) -> None:
         attempt(lambda: read_log(name, value), PGQueueError, ValueError)
 
@@ -591,11 +604,13 @@ class TestReading:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=10**5000)
+    @pytest.mark.nightly
     def test_refuses_a_condition_or_takes_it(self, lookup: str, value: Any) -> None:
         attempt(lambda: read_log("where", {lookup: value}), PGQueueError)
 
     @EXAMPLES
     @given(lookup=TEXTS)
+    @pytest.mark.nightly
     def test_refuses_the_name_of_a_condition_or_takes_it(self, lookup: str) -> None:
         attempt(lambda: read_log("where", {lookup: 1}), PGQueueError)
 
@@ -604,6 +619,7 @@ class TestReading:
     )
     @EXAMPLES
     @given(value=ANYTHING)
+    @pytest.mark.nightly
     def test_refuses_how_to_follow_the_log_or_takes_it(self, name: str, value: Any) -> None:
         attempt(lambda: tail(**{name: value}), PGQueueError, ValueError)
 
@@ -650,6 +666,7 @@ class TestAGroup:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=2**31)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_has_it(self, name: str, value: Any) -> None:
         if callable(value) and name == "backoff":
             return
@@ -666,6 +683,7 @@ class TestAGroup:
 
     @EXAMPLES
     @given(value=ANYTHING)
+    @pytest.mark.nightly
     def test_refuses_where_to_go_or_goes_there(self, value: Any) -> None:
         groups.make("g")
         attempt(lambda: groups.reset("g", value), PGQueueError)
@@ -760,6 +778,7 @@ class TestASubscription:
     @example(value=math.nan)
     @example(value={"a__gte": math.inf})
     @example(value={"a" * 1001: 1})
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: create_subscription(name, value), PGQueueError)
 
@@ -772,6 +791,7 @@ class TestASubscription:
     @given(value=ANYTHING)
     @example(value=2**62)
     @example(value={"a__gte": math.inf})
+    @pytest.mark.nightly
     def test_in_code_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: declare_subscription(name, value), PGQueueError)
 
@@ -828,6 +848,7 @@ class TestAnEndpoint:
     @example(value="https://user:word@example.com")
     @example(value={"X": "a\r\nY: b"})
     @example(value={"a" * 1001: "1"})
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: make_webhook(name, value), PGQueueError)
 
@@ -849,6 +870,7 @@ class TestABufferedPublisher:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=2**63)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_goes_by_it(self, name: str, value: Any) -> None:
         attempt(lambda: BufferedPublisher(**{name: value}).close(), PGQueueError)
 
@@ -856,6 +878,7 @@ class TestABufferedPublisher:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value="a.b")
+    @pytest.mark.nightly
     def test_refuses_an_event_or_collects_it(self, name: str, value: Any) -> None:
         publisher = BufferedPublisher(flush_every=CENTURY)
         with patch.object(buffering, "_Flusher"), patch("atexit.register"):
@@ -901,6 +924,7 @@ class TestPublishingLater:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=math.nan)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(self, name: str, value: Any) -> None:
         attempt(lambda: publish_one_later(name, value), PGQueueError)
 
@@ -947,11 +971,13 @@ class TestReceiving:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=math.nan)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_goes_by_it(self, to: Any, name: str, value: Any) -> None:
         attempt(lambda: receive_one(to, name, value), PGQueueError)
 
     @EXAMPLES
     @given(value=ANYTHING)
+    @pytest.mark.nightly
     def test_refuses_what_is_no_goal_or_stores_it(self, value: Any) -> None:
         attempt(lambda: receive_external("m", value), PGQueueError)
 
@@ -977,6 +1003,7 @@ class TestAWebhook:
     @pytest.mark.parametrize("name", OF_WEBHOOKS)
     @EXAMPLES
     @given(value=ANYTHING)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_goes_by_it(self, name: str, value: Any) -> None:
         given = {"secrets": "a" * 32, "source": "a", name: value}
         attempt(lambda: receive_webhook(**given), PGQueueError)
@@ -1028,6 +1055,7 @@ class TestASetting:
     @EXAMPLES
     @given(value=ANYTHING)
     @example(value=2**31)
+    @pytest.mark.nightly
     def test_refuses_an_option_or_reads_it(self, name: str, value: Any) -> None:
         if callable(value) and name == "backoff":
             return

@@ -28,7 +28,7 @@ from pgqueue.values import names
 from pgqueue.worker.config import WorkerConfig
 from tests.anything import EXAMPLES, NUMBERS, TEXTS, attempt
 
-pytestmark = [pytest.mark.nightly, pytest.mark.django_db]
+pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 WORDS = st.one_of(TEXTS, NUMBERS.map(str))
 COUNTS = ["1", "2147483647"]
@@ -115,6 +115,7 @@ class TestTheCommandForChannels:
     @EXAMPLES
     @given(value=WORDS)
     @example(value="nan")
+    @pytest.mark.nightly
     def test_refuses_an_option_or_stores_it(self, verb: str, option: str, value: str) -> None:
         rest, _, check = OPTIONS[verb, option]
 
@@ -133,6 +134,7 @@ class TestTheCommandForChannels:
     )
     @EXAMPLES
     @given(data=st.data())
+    @pytest.mark.nightly
     def test_refuses_what_to_choose_or_passes_it_on(
         self, verb: str, option: str, name: str, values: list[str], data: st.DataObject
     ) -> None:
@@ -151,6 +153,7 @@ class TestTheCommandForChannels:
     @pytest.mark.parametrize("verb", ["show", "pause", "resume", "purge", "trim --keep=1"])
     @EXAMPLES
     @given(name=TEXTS)
+    @pytest.mark.nightly
     def test_refuses_a_name_or_knows_the_channel(self, verb: str, name: str) -> None:
         attempt(lambda: call("pgqueue_channel", *verb.split(), name), CommandError)
 
@@ -160,6 +163,7 @@ class TestTheCommandForChannels:
     @given(value=WORDS)
     @example(value="nan")
     @example(value="0")
+    @pytest.mark.nightly
     def test_refuses_a_timeout_or_obeys_it(self, verb: str, value: str) -> None:
         try:
             call("pgqueue_channel", verb, "mail", f"--timeout={value}")
@@ -188,6 +192,7 @@ FILTERS = {
 @example(data="\ud800")
 @example(data="%s")
 @example(data="9" * 30)
+@pytest.mark.nightly
 def test_the_commands_for_messages_refuse_what_to_choose_or_find_it(
     command: str, option: str, data: st.DataObject | str
 ) -> None:
@@ -215,6 +220,7 @@ LIST = {**FILTERS, "--state": ["ready", "succeeded", "ended"], "--limit": ["1", 
 @example(data="0:[1e400]")
 @example(data='0:["\\u0000"]')
 @example(data="0:{}")
+@pytest.mark.nightly
 def test_the_command_for_lists_refuses_an_option_or_obeys_it(
     option: str, data: st.DataObject | str
 ) -> None:
@@ -233,6 +239,7 @@ FLOWS = {"--state": ["living", "ended", "stopped"], "--limit": ["1", "1000"]}
 @pytest.mark.parametrize("option", FLOWS)
 @EXAMPLES
 @given(data=st.data())
+@pytest.mark.nightly
 def test_the_command_for_flows_refuses_an_option_or_obeys_it(
     option: str, data: st.DataObject
 ) -> None:
@@ -293,6 +300,7 @@ ENQUEUE = {
 @example(data='a="\\u0000"')
 @example(data="1e400")
 @example(data="0001-01-01T00:00+14:00")
+@pytest.mark.nightly
 def test_the_command_that_enqueues_refuses_an_option_or_obeys_it(
     option: str, data: st.DataObject | str
 ) -> None:
@@ -312,6 +320,7 @@ def test_the_command_that_enqueues_refuses_an_option_or_obeys_it(
 @pytest.mark.parametrize("option", ["--channel", "--window"])
 @EXAMPLES
 @given(value=st.one_of(WORDS, st.sampled_from(["hour", "mail"])))
+@pytest.mark.nightly
 def test_the_command_for_statistics_refuses_an_option_or_obeys_it(option: str, value: str) -> None:
     good = {"--channel": "mail", "--window": "hour"}[option]
 
@@ -325,6 +334,7 @@ def test_the_command_for_statistics_refuses_an_option_or_obeys_it(option: str, v
 @example(prefix="{}")
 @example(prefix="'; DROP TABLE pgqueue_message; --")
 @example(prefix="pg_")
+@pytest.mark.nightly
 def test_the_command_for_roles_refuses_a_prefix_or_makes_names_of_it(prefix: str) -> None:
     def run() -> None:
         output = StringIO()
@@ -371,6 +381,7 @@ STARTS = ["now", "beginning", "0", "2026-11-24T08:30:00Z", "2026-11-24"]
 @EXAMPLES
 @given(name=st.one_of(TEXTS, st.sampled_from(["billing", "é", "x" * 190])))
 @example(name="\ud800")
+@pytest.mark.nightly
 def test_the_command_for_groups_refuses_a_name_or_makes_it(name: str) -> None:
     def run() -> None:
         call("pgqueue_group", "make", "--", name)
@@ -391,6 +402,7 @@ def test_the_command_for_groups_refuses_a_name_that_it_does_not_know(verb: str, 
 
 @EXAMPLES
 @given(value=st.one_of(WORDS, st.sampled_from(["1", "1024"])))
+@pytest.mark.nightly
 def test_the_command_for_groups_refuses_a_number_of_partitions_or_makes_them(value: str) -> None:
     def run() -> None:
         call("pgqueue_group", "make", "billing", f"--partitions={value}")
@@ -405,6 +417,7 @@ def test_the_command_for_groups_refuses_a_number_of_partitions_or_makes_them(val
 @example(value="9" * 19)
 @example(value="0001-01-01T00:00+14:00")
 @example(value="9999-12-31T23:59-14:00")
+@pytest.mark.nightly
 def test_the_command_for_groups_refuses_a_start_or_goes_there(verb: str, value: str) -> None:
     def run() -> None:
         if verb == "make":
@@ -440,6 +453,7 @@ LIMITS = {
 @pytest.mark.parametrize("option", LIMITS)
 @EXAMPLES
 @given(data=st.data())
+@pytest.mark.nightly
 def test_the_command_for_health_refuses_a_limit_or_applies_it(
     option: str, data: st.DataObject
 ) -> None:
@@ -514,6 +528,7 @@ EXPORT = {
 @example(data="")
 @example(data="a\x00b")
 @example(data="\ud800")
+@pytest.mark.nightly
 def test_the_command_for_exports_refuses_an_option_or_obeys_it(
     option: str, data: st.DataObject | str
 ) -> None:
@@ -586,6 +601,7 @@ def is_aware(time: datetime) -> bool:
 @pytest.mark.parametrize("option", REPORT)
 @EXAMPLES
 @given(data=st.data())
+@pytest.mark.nightly
 def test_the_command_for_reports_refuses_an_option_or_knows_what_it_says(
     option: str, data: st.DataObject
 ) -> None:
@@ -618,6 +634,7 @@ BACKFILL: Mapping[str, tuple[str, list[str]]] = {
 @example(data="")
 @example(data="a\x00b")
 @example(data="nan")
+@pytest.mark.nightly
 def test_the_commands_for_backfills_and_dead_letters_refuse_an_option_or_know_what_it_says(
     option: str, data: st.DataObject | str
 ) -> None:
@@ -685,6 +702,7 @@ WORKER: Mapping[str, tuple[list[str], Callable[[WorkerConfig], Any], Callable[[s
 @example(data="4e9")
 @example(data="")
 @example(data="a\x00b")
+@pytest.mark.nightly
 def test_runworker_refuses_an_option_or_is_configured_by_it(
     option: str, data: st.DataObject | str
 ) -> None:
@@ -717,6 +735,7 @@ ON_A_CLUSTER: Mapping[
 @example(data="")
 @example(data="spark.")
 @example(data="9" * 400)
+@pytest.mark.nightly
 def test_runworker_on_a_cluster_refuses_an_option_or_is_configured_by_it(
     option: str, data: st.DataObject | str
 ) -> None:

@@ -60,7 +60,7 @@ test-slow: $(TESTED)
 
 # What repeats a promise that a faster test holds already, at more depth, and what costs most.
 test-nightly: $(INSTALLED_ALL)
-	$(PYTEST) -m nightly $(TESTS)
+	$(PYTEST) -m "nightly and not chaos" $(TESTS)
 
 # The suite on a throwaway server of another version: VERSION=15 or 16.
 test-postgres: $(TESTED)

@@ -1,4 +1,4 @@
-"""A worker's cache of webhooks: each is looked up at most once a second."""
+"""A worker's cache of webhooks: each that posts is looked up at most once a second."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ class WebhookTarget:
 def find_target(alias: str, name: str) -> WebhookTarget | None:
     """Return a webhook by its name; None: it does not exist."""
     found, asked_at = _known.get((alias, name), (None, 0.0))
-    if found is not None and monotonic() - asked_at < ASK_AGAIN:
+    # A pause may have ended in another process: its deliveries must not be put off once more.
+    posts = found is not None and found.enabled and not found.paused
+    if posts and monotonic() - asked_at < ASK_AGAIN:
         return found
     webhook = Webhook.objects.using(alias).filter(pk=name).first()
     if webhook is None:

@@ -477,6 +477,28 @@ class TestPausing:
         assert len(receiver.posts) == posted + 1
         assert (row().paused, row().failing_since, row().error) == (False, None, "")
 
+    @pytest.mark.parametrize(
+        ("stop", "go_on"),
+        [
+            (webhooks.pause, [webhooks.resume]),
+            (webhooks.disable, [webhooks.enable, webhooks.replay]),
+        ],
+    )
+    def test_one_that_goes_on_by_another_process_is_posted_to_at_once(
+        self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, stop: Any, go_on: Any
+    ) -> None:
+        create(receiver)
+        enqueue()
+        stop("shop")
+        run_all()
+        monkeypatch.setattr(targets, "forget", lambda *_: None)
+
+        for verb in go_on:
+            verb("shop")
+        run_all(raise_errors=True)
+
+        assert len(receiver.posts) == 1
+
     def test_a_worker_whose_clock_is_ahead_pauses_none_early(
         self, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
     ) -> None:

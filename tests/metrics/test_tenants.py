@@ -129,7 +129,7 @@ def test_a_large_table_is_read_in_part(
     connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(live_counts, "BOUND", 100)
-    # Other tests make the table large: then a hundred pages have few of these messages.
+    # Earlier tests may have made the table large. A sample of a hundred pages would be too small.
     connection.execute("TRUNCATE pgqueue_message CASCADE")
     for name in ("a", "b"):
         enqueue(connection, 10_000, metadata=f'{{"tenant": "{name}"}}')

@@ -204,11 +204,7 @@ SELECT EXISTS (
             WHEN s.paused_until IS NOT NULL OR s.let_through = 0 AND s.open_until > s.now THEN 'throttled'
             -- The probe of the lane's breaker runs. It is governed, so that its end inserts a bell.
             WHEN s.let_through <= s.taken THEN 'saturated'
-            WHEN s.places <= s.used OR s.lacks_places THEN CASE WHEN (
-                SELECT count(*) FROM (
-                    SELECT FROM pgqueue_message m
-                    WHERE m.state = 'running' AND NOT m.governed AND m.channel = %(channel)s AND m.key = s.key
-                    LIMIT 1) f) = 0 THEN 'saturated' ELSE 'runnable' END
+            WHEN s.places <= s.used OR s.lacks_places THEN CASE WHEN s.ungoverned = 0 THEN 'saturated' ELSE 'runnable' END
             WHEN s.tokens <= s.used OR s.lacks_tokens THEN 'throttled'
             WHEN s.has_head OR (
                 SELECT count(*) FROM (
@@ -265,14 +261,7 @@ WITH fast AS MATERIALIZED (
 ), open AS MATERIALIZED (
     SELECT lane.key, lane.turn, l.ctid AS place, l.tat, l.paused_until, p.max_running, p.gap, coalesce(p.burst, 1) AS burst,
            coalesce(p.weight, 1) AS weight, statement_timestamp() AS now,
-           CASE WHEN p.max_running IS NULL THEN 0 ELSE (
-               SELECT coalesce(sum(r.weight), 0) FROM (
-                   SELECT
--- include: weight_of_m
-                          AS weight
-                   FROM pgqueue_message m
-                   WHERE m.state = 'running' AND m.channel = %(channel)s AND m.key = lane.key
-                   LIMIT p.max_running) r) END AS running,
+           coalesce(r.weight, 0) AS running, r.ungoverned,
            head.id AS head,
 -- include: let_through_by_b
            AS let_through, b.open_until
@@ -286,14 +275,26 @@ WITH fast AS MATERIALIZED (
         LIMIT 1) l
     LEFT JOIN LATERAL (
         -- The key's own policy replaces the policy for each key. It is found by its id: to sort both takes each lane longer.
+        -- In a channel whose keys have no policies of their own, one look at the index replaces one for each lane.
         SELECT p.max_running, p.weight, p.breaker_failures, p.breaker_pause,
 -- include: rate_of_p
         FROM pgqueue_policy p
         WHERE p.id = coalesce(
-            (SELECT id FROM pgqueue_policy WHERE channel = %(channel)s AND scope = 'key' AND key = lane.key),
+            CASE WHEN EXISTS (SELECT FROM pgqueue_policy WHERE channel = %(channel)s AND scope = 'key')
+                 THEN (SELECT id FROM pgqueue_policy WHERE channel = %(channel)s AND scope = 'key' AND key = lane.key) END,
             CASE WHEN lane.key <> ''
                  THEN (SELECT id FROM pgqueue_policy WHERE channel = %(channel)s AND scope = 'each' AND key = '') END)
         LIMIT 1) p ON true
+    LEFT JOIN LATERAL (
+        -- Where the limit ends the count, and all that were counted are governed, there is no room before one of these ends.
+        SELECT sum(weight) AS weight, count(*) FILTER (WHERE NOT governed) AS ungoverned
+        FROM (
+            SELECT
+-- include: weight_of_m
+                   AS weight, m.governed
+            FROM pgqueue_message m
+            WHERE p.max_running IS NOT NULL AND m.state = 'running' AND m.channel = %(channel)s AND m.key = lane.key
+            LIMIT p.max_running) counted) r ON true
     LEFT JOIN LATERAL (
         SELECT b.open_until, b.probe_id, b.probe_attempt FROM pgqueue_breaker b
         WHERE p.breaker_failures IS NOT NULL AND b.channel = %(channel)s AND b.key = lane.key

@@ -177,6 +177,40 @@ class TestMaxRunning:
 
         assert len(turns.claim(9)) == 1
 
+    def test_lets_the_next_one_in_after_such_an_end_beside_what_obeys_it(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        enqueue(connection, 4, key="a")
+        (running,) = claim(connection, limit=1)
+        turns = GovernedClaims(connection)
+
+        with other.transaction():
+            settle.complete(other, [done(running)])
+            limit(max_running=2)
+            assert len(turns.claim(9)) == 1
+
+        assert len(turns.claim(9)) == 1
+
+    def test_counts_what_obeys_it_and_what_does_not_where_it_was_lowered(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        enqueue(connection, 6, key="a")
+        (running,) = claim(connection, limit=1)
+        turns = GovernedClaims(connection)
+
+        with other.transaction():
+            settle.complete(other, [done(running)])
+            limit(max_running=3)
+            (first, second) = turns.claim(9)
+            Policy.objects.update(max_running=2)
+            assert turns.claim(9) == []
+
+        assert turns.claim(9) == []
+        settle.complete(connection, [done(first)])
+        assert len(turns.claim(9)) == 1
+        settle.complete(connection, [done(second)])
+        assert len(turns.claim(9)) == 1
+
     def test_holds_for_what_was_queued_before_it_was_saved(self, connection: Connection) -> None:
         enqueue(connection, 5, key="a")
         limit(max_running=2)

@@ -139,14 +139,24 @@ CALLS: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_call_names_what_is_missing_and_what_to_do(empty: None, call: Callable[[], Any]) -> None:
-    with pytest.raises(NotMigrated) as raised:
-        call()
+def what_is_missing(call: Callable[[], Any]) -> str:
+    """Return what a call says is missing, or what it does instead."""
+    try:
+        return f"returns {call()!r}"
+    except NotMigrated as error:
+        is_said = str(error) == f"{error.found}: run manage.py migrate"
+        return error.found if is_said else f"says {error}"
 
-    assert "pgqueue_" in raised.value.found
-    assert raised.value.found.endswith("does not exist")
-    assert str(raised.value) == f"{raised.value.found}: run manage.py migrate"
+
+def test_each_call_names_what_is_missing_and_what_to_do(empty: None) -> None:
+    found = {name: what_is_missing(call) for name, call in CALLS.items()}
+
+    silent = {
+        name: text
+        for name, text in found.items()
+        if not ("pgqueue_" in text and text.endswith("does not exist"))
+    }
+    assert silent == {}
 
 
 def test_the_error_is_caught_as_ours_as_djangos_and_as_psycopgs() -> None:

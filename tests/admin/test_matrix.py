@@ -495,8 +495,15 @@ def test_a_list_is_sorted_and_searched_by_nothing_that_a_viewer_does_not_see(
     assert its.date_hierarchy is None
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if "<" in row.place.pattern], ids=str)
-def test_an_id_tells_nothing_to_who_may_not_see_its_row(stage: Stage, row: Row) -> None:
+def test_an_id_tells_nothing_to_who_may_not_see_its_row(stage: Stage) -> None:
+    rows = [row for row in ROWS if "<" in row.place.pattern]
+
+    assert rows
+    assert [str(row) for row in rows if answers_differ(stage, row)] == []
+
+
+def answers_differ(stage: Stage, row: Row) -> bool:
+    """Return whether a page answers otherwise for a row that exists."""
     ids = {"subscription": [stage.world.keys["webhook"]]}.get(row.place.model, [])
     own = str(quote(str(stage.world.keys.get(row.place.model, 1))))
     data = stage.posted(row)
@@ -511,8 +518,7 @@ def test_an_id_tells_nothing_to_who_may_not_see_its_row(stage: Stage, row: Row) 
 
     missing = "7" * 15 if own.isdecimal() else str(quote("f" * 8 + "-0000-4000-8000-" + "f" * 12))
     there = [own, *(str(quote(str(each))) for each in ids)]
-
-    assert {answered(id) for id in there} == {answered(missing)}
+    return {answered(id) for id in there} != {answered(missing)}
 
 
 def test_every_page_of_the_admin_has_a_row() -> None:

@@ -32,6 +32,13 @@ from tests.codec.test_arguments import (
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 
+NUMBERS = [
+    *(1e16, -1e16, 1e308, sys.float_info.max, sys.float_info.min, 5e-324, -5e-324),
+    *(-0.0, 0.0, 1.0, 100.0, 9999999999999998.0, 1.7976931348623157e-300),
+    *(2**53, -(2**63) - 1, 10**4299),
+]
+
+
 def through_jsonb(text: str) -> str:
     with connection.cursor() as cursor:
         cursor.execute("SELECT %s::jsonb::text", [text])
@@ -85,32 +92,13 @@ class TestValuesComeBack:
 
         assert same(codec.decode_result(through_jsonb(codec.encode_result(value))), value)
 
-    @pytest.mark.parametrize(
-        "number",
-        [
-            1e16,
-            -1e16,
-            1e308,
-            sys.float_info.max,
-            sys.float_info.min,
-            5e-324,
-            -5e-324,
-            -0.0,
-            0.0,
-            1.0,
-            100.0,
-            9999999999999998.0,
-            1.7976931348623157e-300,
-            2**53,
-            -(2**63) - 1,
-            pytest.param(10**4299, id="long"),
-        ],
-    )
     @pytest.mark.parametrize("hint", [Any, float, int, Decimal, float | int, timedelta])
-    def test_as_the_numbers_they_were(self, hint, number):
-        args, _ = there_and_back(codec_of(hint), number)
+    def test_as_the_numbers_they_were(self, hint):
+        codec = codec_of(hint)
 
-        assert same(args, [number])
+        changed = [each for each in NUMBERS if not same(there_and_back(codec, each)[0], [each])]
+
+        assert changed == []
 
     @pytest.mark.parametrize("text", ["NaN", "-Infinity", "sNaN7", "1E+5", "-0", "0E-9", "1E+9999"])
     @pytest.mark.parametrize("hint", [Any, Decimal, float])

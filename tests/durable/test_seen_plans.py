@@ -25,40 +25,36 @@ SELECT id, kind, 1, kind, 'waiting', '{go}', 1, 1, now() - id * interval '1 seco
 FROM (SELECT id, CASE WHEN id %% 3 = 0 THEN 'signal' ELSE 'sleep' END AS kind FROM made) m"""
 
 
-@pytest.fixture(params=["never analyzed", "analyzed"])
-def full(
-    request: pytest.FixtureRequest, transactional_db: None, monkeypatch: pytest.MonkeyPatch
+WAITS = ["sleep", "signal", "signal:go", "signal:rare", "retry", "event:a"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_analyzed", [False, True])
+def test_lists_and_figures_of_waits_read_no_more_than_their_share(
+    transactional_db: None,
+    admin_client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    is_analyzed: bool,
 ) -> None:
     monkeypatch.setattr(index, "STRETCH", 500)
     monkeypatch.setattr(index, "REACH", 1000)
+    # A step, its message, and the steps of this one are read for each that is looked at.
+    monkeypatch.setattr(test_plans, "MOST", 4 * 1001)
     with connection.cursor() as cursor:
         cursor.execute(FILL, [NUMBER])
-        if request.param == "analyzed":
+        if is_analyzed:
             cursor.execute("ANALYZE pgqueue_step")
             cursor.execute("ANALYZE pgqueue_message")
 
+    for wait in WAITS:
+        explainer = test_plans.Explainer()
+        with connection.execute_wrapper(explainer):
+            answer = admin_client.get(f"{MESSAGES}?waits={wait}")
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "wait", ["sleep", "signal", "signal:go", "signal:rare", "retry", "event:a"]
-)
-def test_a_list_of_waits_reads_no_more_than_its_share(
-    full: None, admin_client: Client, wait: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # A step, its message, and the steps of this one are read for each that is looked at.
-    monkeypatch.setattr(test_plans, "MOST", 4 * 1001)
-    explainer = test_plans.Explainer()
+        assert answer.status_code == 200, wait
+        assert explainer.explained, wait
+        assert not explainer.excesses, wait
 
-    with connection.execute_wrapper(explainer):
-        answer = admin_client.get(f"{MESSAGES}?waits={wait}")
-
-    assert answer.status_code == 200
-    assert explainer.explained
-    assert not explainer.excesses
-
-
-@pytest.mark.slow
-def test_figures_of_waits_read_as_many_as_they_count(full: None) -> None:
     with borrow("default") as own:
         found = {each.reason: each for each in steps.waits(own, bound=BOUND, limit=9)}
         plan = own.execute(

@@ -8,6 +8,7 @@ import pytest
 
 from pgqueue.engine import event_partitions, partitions
 from pgqueue.events import subscriptions
+from tests.breaking import broken_by
 from tests.engine.conftest import (
     _every_test_commits,
     broom,
@@ -24,12 +25,14 @@ __all__ = ["_every_test_commits", "broom", "connect", "connection", "transaction
 
 @pytest.fixture
 def interleaver(connect: Callable[..., Connection]) -> Interleaver:
-    """Sessions, limits and a subscription of all events."""
+    """Sessions, limits, breakers and a subscription of all events."""
     connections = [connect() for _ in range(SESSIONS + 2)]
     partitions.ensure(connections[0])
     event_partitions.ensure(connections[0])
     limit("limited", "channel", max_running=LIMITS[""])
     limit("limited", max_running=LIMITS["a"])
+    broken_by(3, scope="channel", channel="fragile")
+    broken_by(1, scope="each", channel="fragile")
     subscriptions.create("all", topics="**", channel="events")
     for each in connections:
         each.execute("SET deadlock_timeout = '50ms'")

@@ -82,8 +82,10 @@ def _needed(witness: Witness, live: list[Any], *, is_first: bool) -> Iterator[st
         yield "promote"
     if is_first and witness.published:
         yield from ("sequence", "dispatch")
-    yield "route"
     channels = {channel for _, channel, *_ in live}
+    if "fragile" in channels:
+        yield "elapse"
+    yield "route"
     yield from (f"claim:{channel}" for channel in sorted(channels))
     if channels:
         yield "complete"
@@ -135,7 +137,7 @@ def reset(connection: Connection) -> int:
         "DELETE FROM pgqueue_signal; DELETE FROM pgqueue_step; DELETE FROM pgqueue_history; "
         "DELETE FROM pgqueue_event_inbox; DELETE FROM pgqueue_tally; DELETE FROM pgqueue_blocked; "
         "DELETE FROM pgqueue_dependency; DELETE FROM pgqueue_failed_member; "
-        "DELETE FROM pgqueue_flow"
+        "DELETE FROM pgqueue_flow; DELETE FROM pgqueue_breaker"
     )
     [(head,)] = connection.execute(HEAD).fetchall()
     return int(head)

@@ -1,13 +1,14 @@
 """The operations of sessions, by their names. Each is a transaction, or some.
 
 A name is `VERB:PLACE:COUNT`, of which the end may be missing. `!` rolls back, ends leases at once,
-or has a retry wait.
+or has a retry wait. `atomic` settles in a transaction that goes on, as an atomic task does.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from uuid import uuid4
 
@@ -38,13 +39,16 @@ from tests.interleaving.witness import Witness
 PLACES = {
     "f": ("free", ""), "g": ("free", "g"), "o": ("lanes", "a"), "p": ("lanes", "b"),
     "l": ("limited", "a"), "m": ("limited", "b"), "n": ("limited", "c"), "d": ("free", "d"),
+    "q": ("fragile", "a"), "r": ("fragile", "b"),
 }  # fmt: skip
 """Channels and keys. Messages of `d` are delayed."""
 WEIGHTS = {
     "put:f:2": 2, "put:g:1": 1, "put:o:2": 2, "put:p:1": 1, "put:l:2": 2, "put:m:2": 1,
     "put:n:1": 0.5, "put:d:1": 1, "put:f:1!": 0.5, "put:o:1!": 0.5, "put:l:1!": 0.5,
+    "put:q:2": 1, "put:r:2": 0.5, "claim:fragile": 2, "claim:fragile!": 0.7, "elapse": 1,
     "claim:free": 3, "claim:free!": 1.5, "claim:limited": 3, "claim:limited!": 1.5,
-    "claim:lanes": 3, "claim:lanes!": 1.5, "complete": 4, "retry": 0.7, "retry!": 0.7, "release": 1,
+    "claim:lanes": 3, "claim:lanes!": 1.5, "complete": 3, "retry": 0.7, "retry!": 0.7, "release": 1,
+    "complete:atomic": 1, "retry:atomic": 0.5,
     "rescue": 2, "cancel:N": 1, "cancel:N!": 0.7, "promote": 1, "route": 4,
     "flow": 1, "flow!": 0.3,
     "publish:2": 1, "publish:1!": 0.5, "sequence": 1.5, "dispatch": 1, "suspend": 1, "signal:N": 1,
@@ -55,6 +59,17 @@ ARE_DUE = """
 UPDATE pgqueue_message SET run_at = 'epoch'
 WHERE id IN (SELECT id FROM pgqueue_message WHERE state = 'scheduled' FOR UPDATE SKIP LOCKED)
 """
+ELAPSE = """
+UPDATE pgqueue_breaker SET open_until = open_until - interval '1 day'
+WHERE (channel, key) IN (
+    SELECT channel, key FROM pgqueue_breaker WHERE open_until > statement_timestamp()
+    FOR UPDATE SKIP LOCKED);
+UPDATE pgqueue_lane SET wake_at = wake_at - interval '1 day'
+WHERE (channel, key) IN (
+    SELECT channel, key FROM pgqueue_lane WHERE wake_at > statement_timestamp()
+    FOR UPDATE SKIP LOCKED)
+"""
+"""Each breaker opens until a time of its own, also after its pause: so it is known again."""
 HOUR = timedelta(hours=1)
 AT_ONCE = 2
 """Messages of one claim."""
@@ -129,6 +144,7 @@ def _claim(
     witness: Witness, number: int, connection: Connection, given: list[str], over: bool
 ) -> None:
     [channel] = given
+    breakers = witness.breakers()
     worker, length = uuid4(), OVER if over else LEASE
     if channel in ("free", "events"):
         found = factories.claim(connection, channel, limit=AT_ONCE, lease=length, worker_id=worker)
@@ -137,6 +153,7 @@ def _claim(
             connection, channel, EVERY_TURN, AT_ONCE, worker_id=worker, lease=length
         ).claims
     witness.note_claimed(number, found)
+    witness.note_let_through(breakers, found)
 
 
 def _own(witness: Witness, number: int) -> list[Claim]:
@@ -145,9 +162,17 @@ def _own(witness: Witness, number: int) -> list[Claim]:
     return list({each.id: each for each in reversed(claims)}.values())
 
 
-def _complete(witness: Witness, number: int, connection: Connection, *_: object) -> None:
+def _settled_in(connection: Connection, given: list[str]) -> AbstractContextManager[object]:
+    """Return the transaction of an atomic task, or what begins none."""
+    return connection.transaction() if given == ["atomic"] else nullcontext()
+
+
+def _complete(
+    witness: Witness, number: int, connection: Connection, given: list[str], undo: bool
+) -> None:
     claims = _own(witness, number)
-    ids = settle.complete(connection, [done(each) for each in claims])
+    with _settled_in(connection, given):
+        ids = settle.complete(connection, [done(each) for each in claims])
     witness.note_ended(claims, ids, succeeded=True)
 
 
@@ -156,8 +181,10 @@ def _retry(
 ) -> None:
     claims = _own(witness, number)
     delay = HOUR if later else timedelta()
-    ids = settle.retry(connection, [failure(each, delay=delay) for each in claims])
+    with _settled_in(connection, given):
+        ids = settle.retry(connection, [failure(each, delay=delay) for each in claims])
     witness.note_ended(claims, ids, succeeded=False)
+    witness.note_failed(each for each in claims if each.id in ids - witness.asked)
 
 
 def _release(witness: Witness, number: int, connection: Connection, *_: object) -> None:
@@ -206,6 +233,11 @@ def _route(witness: Witness, number: int, connection: Connection, *_: object) ->
     route.route(connection, after=0)
 
 
+def _elapse(witness: Witness, number: int, connection: Connection, *_: object) -> None:
+    """Let the pauses of breakers end."""
+    connection.execute(ELAPSE)
+
+
 def _publish(
     witness: Witness, number: int, connection: Connection, given: list[str], undo: bool
 ) -> None:
@@ -244,6 +276,7 @@ VERBS: dict[str, Callable[[Witness, int, Connection, list[str], bool], None]] = 
     "cancel": _cancel,
     "promote": _promote,
     "route": _route,
+    "elapse": _elapse,
     "publish": _publish,
     "sequence": _sequence,
     "dispatch": _dispatch,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from pgqueue.engine.values import Claim
 from tests.factories import Connection
@@ -14,6 +15,10 @@ LIMITS = {"": 2, "a": 1, "b": 1, "c": 1}
 RUNNING = """
 SELECT channel, key, ordered, count(*) FROM pgqueue_message
 WHERE state = 'running' AND channel IN ('limited', 'lanes') GROUP BY channel, key, ordered
+"""
+BREAKERS = """
+SELECT key, open_until, open_until > statement_timestamp() FROM pgqueue_breaker
+WHERE channel = 'fragile' AND open_until IS NOT NULL
 """
 LIVE = "SELECT id FROM pgqueue_message WHERE id = ANY (%s) AND state <> 'dead'"
 OVERTAKEN = """
@@ -39,6 +44,8 @@ class Witness:
         asked: the running messages that a cancel asked to end.
         ended: how often each message succeeded.
         published: the committed events, each with the turns of its begin and its commit.
+        probes: the claims that the breaker of a key of the channel `fragile` let through while it
+            was open until a time.
         turn: the number of turns so far.
     """
 
@@ -56,6 +63,9 @@ class Witness:
     published: list[tuple[str, int, int]] = field(default_factory=list)
     unpublished: set[str] = field(default_factory=set)
     signalled: set[int] = field(default_factory=set)
+    probes: dict[tuple[str, datetime], list[Claim]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     turn: int = 0
 
     def chosen(self, number: int) -> list[int]:
@@ -95,6 +105,40 @@ class Witness:
             self.holders.pop(each.id, None)
             if succeeded:
                 self.ended[each.id] += 1
+
+    def breakers(self) -> dict[tuple[str, datetime], bool]:
+        """Return until when each breaker is open, and whether this is in the future."""
+        rows = self.observer.execute(BREAKERS)
+        return {(key, until): is_ahead for key, until, is_ahead in rows}
+
+    def note_let_through(
+        self, before: Mapping[tuple[str, datetime], bool], claims: Collection[Claim]
+    ) -> None:
+        """Note which breakers let claims through.
+
+        Args:
+            before: the breakers as they were before the claim. The ones that have changed meanwhile
+                say nothing: the claim may have been made before or after that.
+        """
+        mine = [each for each in claims if each.channel == "fragile"]
+        if not mine:
+            return
+        for breaker in before.keys() & self.breakers().keys():
+            key, _ = breaker
+            through = [each for each in mine if key in ("", each.key)]
+            if through and before[breaker]:
+                self.broken.append(f"breaker: {through[0].id} began while that of {key!r} was open")
+            probes = self.probes[breaker]
+            probes += through
+            now = [each.id for each in probes if self.holders.get(each.id) is each]
+            if len(now) > 1:
+                self.broken.append(f"breaker: that of {key!r} let {now} through at once")
+
+    def note_failed(self, claims: Iterable[Claim]) -> None:
+        """Note runs that failed: one failure opens the breaker of a key."""
+        keys = {each.key for each in claims if each.channel == "fragile"}
+        for key in keys - {key for key, _ in self.breakers()}:
+            self.broken.append(f"breaker: that of {key!r} is closed after a failure")
 
     def note_taken_away(self, ids: Iterable[int]) -> None:
         """Note messages whose lease has ended, or that were cancelled."""

@@ -16,19 +16,19 @@ from pathlib import Path
 import psycopg
 
 from tests.factories import ended
-from tests.processes import ROOT, environment
+from tests.processes import ROOT, database_url, environment
 from tests.spark.log import publish
 
 
-def start(folder: Path, *options: str, batch: int) -> subprocess.Popen[str]:
-    """Start an export in a process group of its own, with all processes that it starts."""
+def start(folder: Path, *options: str, batch: int, alias: str = "default") -> subprocess.Popen[str]:
+    """Start an export of a database in a process group of its own, with all that it starts."""
     return subprocess.Popen(
         [
             *(sys.executable, "manage.py", "pgqueue_export"),
             *(f"--to={folder}", f"--batch={batch}", *options),
         ],
         cwd=ROOT,
-        env=environment(),
+        env=environment(DATABASE_URL=database_url(alias)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -57,8 +57,8 @@ def kill(
     time.sleep(after)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGKILL
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL, err
 
 
 @contextmanager

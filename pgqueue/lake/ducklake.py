@@ -8,8 +8,9 @@ snapshots take none away.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,12 @@ SCHEMA = "pgqueue_lake"
 """The schema of the catalog's tables in PostgreSQL."""
 POSITIONS = "positions"
 """The table of the positions; each source has its own, so that two sources never conflict in it."""
+
+CAME_FIRST = re.compile("could not serialize access|deadlock detected")
+"""Errors of PostgreSQL where another transaction of the catalog came first.
+
+DuckDB tells them by their text only (up to 1.5 at least), outside of a commit.
+"""
 
 
 class DuckLake:
@@ -205,8 +212,16 @@ class DuckLake:
                     self._db.execute("ROLLBACK")
                 raise
 
-    def _conflicts(self, what: str) -> AbstractContextManager[None]:
-        return conflicts(what, needed("duckdb", EXTRA).TransactionException)
+    @contextmanager
+    def _conflicts(self, what: str) -> Iterator[None]:
+        duckdb = needed("duckdb", EXTRA)
+        with conflicts(what, duckdb.TransactionException):
+            try:
+                yield
+            except duckdb.Error as error:
+                if CAME_FIRST.search(str(error)):
+                    raise duckdb.TransactionException(str(error)) from error
+                raise
 
 
 open_lake = DuckLake

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from datetime import UTC, date, datetime, timedelta
@@ -18,6 +19,7 @@ from pgqueue.database.connections import conninfo
 from pgqueue.engine import identity
 from pgqueue.lake import CommitConflict, Lake, LakeExport, OtherSource, export, opened
 from pgqueue.lake.formats import LakePlace, check_after, retried
+from tests.eventually import eventually
 from tests.factories import Connection, bury, ended
 from tests.lake.lakes import OurLake
 from tests.spark.conftest import wait_for_horizon
@@ -26,6 +28,9 @@ from tests.spark.log import store
 EU, US = "eu", "us"
 ALIASES = {EU: "default", US: "second"}
 TABLE = "history"
+WAITS_FOR = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid)))
+"""
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("source", pa.string())])
 YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
 
@@ -196,6 +201,27 @@ def test_a_compaction_loses_no_row_that_another_source_appends_meanwhile(
 
     assert found(lake) == {EU: [1], US: [1, 2]}
     assert lake.files(TABLE) == 1
+
+
+@pytest.mark.parametrize("lake", ["ducklake"], indirect=True)
+def test_an_export_goes_on_where_another_source_sets_an_option_of_the_catalog_first(
+    lake: OurLake, both: dict[str, Lake]
+) -> None:
+    append(both, EU, 1)
+    create = threading.Thread(target=partial(append, both, EU, 2, after=1))
+
+    with psycopg.connect(lake.url) as first:
+        pid = first.info.backend_pid
+        first.execute(
+            "UPDATE pgqueue_lake.ducklake_metadata SET value = value "
+            "WHERE key = 'data_inlining_row_limit'"
+        )
+        create.start()
+        with psycopg.connect(lake.url, autocommit=True) as observer:
+            eventually(lambda: observer.execute(WAITS_FOR, [pid]).fetchone() == (True,), within=30)
+    create.join()
+
+    assert found(lake) == {EU: [1, 2]}
 
 
 @pytest.fixture

@@ -976,6 +976,8 @@ class TestReceiving:
     @example(value=math.nan)
     @pytest.mark.nightly
     def test_refuses_an_option_or_goes_by_it(self, to: Any, name: str, value: Any) -> None:
+        if callable(value) and name == "key":
+            return  # the caller's function, called with the message
         attempt(lambda: receive_one(to, name, value), PGQueueError)
 
     @EXAMPLES

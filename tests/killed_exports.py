@@ -21,7 +21,7 @@ from tests.spark.log import publish
 
 
 def start(folder: Path, *options: str, batch: int, alias: str = "default") -> subprocess.Popen[str]:
-    """Start an export of a database in a process group of its own, with all that it starts."""
+    """Start an export of a database, with its processes in a process group of its own."""
     return subprocess.Popen(
         [
             *(sys.executable, "manage.py", "pgqueue_export"),

@@ -140,7 +140,7 @@ CALLS: dict[str, Callable[[], Any]] = {
 
 
 def what_is_missing(call: Callable[[], Any]) -> str:
-    """Return what a call says is missing, or what it does instead."""
+    """Return the missing table or function that a call names, or the result of the call."""
     try:
         return f"returns {call()!r}"
     except NotMigrated as error:

@@ -286,7 +286,7 @@ WITH fast AS MATERIALIZED (
                  THEN (SELECT id FROM pgqueue_policy WHERE channel = %(channel)s AND scope = 'each' AND key = '') END)
         LIMIT 1) p ON true
     LEFT JOIN LATERAL (
-        -- Where the limit ends the count, and all that were counted are governed, there is no room before one of these ends.
+        -- Where the limit ends the count, and each counted message is governed, a place is free only when one of them ends.
         SELECT sum(weight) AS weight, count(*) FILTER (WHERE NOT governed) AS ungoverned
         FROM (
             SELECT

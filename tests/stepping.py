@@ -42,6 +42,15 @@ class Step:
         return bool(row and row[0])
 
 
+def is_waited_for(observer: psycopg.Connection[Any], holder: psycopg.Connection[Any]) -> bool:
+    """Return whether some session waits for a lock of `holder`."""
+    row = observer.execute(
+        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid)))",
+        [holder.info.backend_pid],
+    ).fetchone()
+    return bool(row and row[0])
+
+
 class Stepper:
     """Starts verbs in threads, and sees from a session of its own whether they wait."""
 

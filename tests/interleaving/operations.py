@@ -144,7 +144,7 @@ def _claim(
     witness: Witness, number: int, connection: Connection, given: list[str], over: bool
 ) -> None:
     [channel] = given
-    breakers = witness.breakers()
+    breakers = witness.breakers() if channel == "fragile" else {}
     worker, length = uuid4(), OVER if over else LEASE
     if channel in ("free", "events"):
         found = factories.claim(connection, channel, limit=AT_ONCE, lease=length, worker_id=worker)

@@ -34,7 +34,7 @@ class Witness:
 
     Attributes:
         observer: reads what was committed.
-        broken: the promises that were broken, as sentences. The first word names the promise.
+        broken: the promises that were broken, as sentences that begin with the promise's name.
         stored: the committed messages, in the order of their commits.
         undone: the messages whose transaction was rolled back.
         parents: the messages for which a child waits.
@@ -117,15 +117,14 @@ class Witness:
         """Note which breakers let claims through.
 
         Args:
-            before: the breakers as they were before the claim. The ones that have changed meanwhile
-                say nothing: the claim may have been made before or after that.
+            before: the breakers of the channel before the claims. A breaker that has changed
+                meanwhile is left out: the claim may have come before or after the change.
         """
-        mine = [each for each in claims if each.channel == "fragile"]
-        if not mine:
+        if not before or not claims:
             return
         for breaker in before.keys() & self.breakers().keys():
             key, _ = breaker
-            through = [each for each in mine if key in ("", each.key)]
+            through = [each for each in claims if key in ("", each.key)]
             if through and before[breaker]:
                 self.broken.append(f"breaker: {through[0].id} began while that of {key!r} was open")
             probes = self.probes[breaker]
@@ -137,6 +136,8 @@ class Witness:
     def note_failed(self, claims: Iterable[Claim]) -> None:
         """Note runs that failed: one failure opens the breaker of a key."""
         keys = {each.key for each in claims if each.channel == "fragile"}
+        if not keys:
+            return
         for key in keys - {key for key, _ in self.breakers()}:
             self.broken.append(f"breaker: that of {key!r} is closed after a failure")
 

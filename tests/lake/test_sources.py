@@ -24,13 +24,11 @@ from tests.factories import Connection, bury, ended
 from tests.lake.lakes import OurLake
 from tests.spark.conftest import wait_for_horizon
 from tests.spark.log import store
+from tests.stepping import is_waited_for
 
 EU, US = "eu", "us"
 ALIASES = {EU: "default", US: "second"}
 TABLE = "history"
-WAITS_FOR = """
-SELECT EXISTS (SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid)))
-"""
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("source", pa.string())])
 YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
 
@@ -211,14 +209,13 @@ def test_an_export_goes_on_where_another_source_sets_an_option_of_the_catalog_fi
     create = threading.Thread(target=partial(append, both, EU, 2, after=1))
 
     with psycopg.connect(lake.url) as first:
-        pid = first.info.backend_pid
         first.execute(
             "UPDATE pgqueue_lake.ducklake_metadata SET value = value "
             "WHERE key = 'data_inlining_row_limit'"
         )
         create.start()
         with psycopg.connect(lake.url, autocommit=True) as observer:
-            eventually(lambda: observer.execute(WAITS_FOR, [pid]).fetchone() == (True,), within=30)
+            eventually(lambda: is_waited_for(observer, first), within=30)
     create.join()
 
     assert found(lake) == {EU: [1, 2]}

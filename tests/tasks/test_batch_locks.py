@@ -16,7 +16,8 @@ from pgqueue.operating.batches import Batch
 from pgqueue.tasks import definition, sending
 from tests import jobs
 from tests.eventually import eventually
-from tests.factories import Connection, limit, one, store
+from tests.factories import Connection, limit, store
+from tests.stepping import is_waited_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -137,12 +138,3 @@ def in_thread(verb: Callable[..., None], *arguments: str) -> None:
         verb(*arguments)
     finally:
         connections.close_all()
-
-
-def is_waited_for(observer: Connection, holder: Connection) -> Any:
-    (is_blocked,) = one(
-        observer,
-        "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE %s = ANY (pg_blocking_pids(pid)))",
-        holder.info.backend_pid,
-    )
-    return is_blocked

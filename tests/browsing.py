@@ -24,8 +24,9 @@ SCREENSHOTS = Path(__file__).parent.parent / "docs" / "screenshots"
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium, as it is installed."""
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
+    expect.set_options(timeout=PATIENCE)
     chromium = programs.find("chromium", package="chromium")
     # Playwright keeps an event loop in this thread, until after the tables are swept.
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:

@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(fact: Callable[[], T], *, within: float = 10, what: str = "") -> T:
+def eventually(fact: Callable[[], T], *, within: float = 20, what: str = "") -> T:
     """Return what `fact` returns as soon as it is true."""
     until = time.monotonic() + within
     while not (value := fact()):

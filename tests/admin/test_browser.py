@@ -24,7 +24,6 @@ from tests.sse.serving import Server, serving
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 OVERVIEW = "/admin/pgqueue/overview/"
-SLOWLY = 15_000  # milliseconds
 
 
 @pytest.fixture
@@ -73,7 +72,7 @@ def test_the_overview_goes_on_by_itself(admin: Page, server: Server) -> None:
     drain()
 
     group = admin.get_by_role("link", name="builtins.ValueError")
-    expect(group).to_be_visible(timeout=SLOWLY)
+    expect(group).to_be_visible()
     expect(admin.locator("#pgqueue-live")).to_have_text("Live")
     group.click()
     expect(admin.get_by_text("tests.jobs.fail").first).to_be_visible()
@@ -84,7 +83,7 @@ def test_the_overview_says_when_it_is_not_live(admin: Page, server: Server) -> N
 
     admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
 
-    expect(admin.locator("#pgqueue-live")).to_contain_text("Not live", timeout=SLOWLY)
+    expect(admin.locator("#pgqueue-live")).to_contain_text("Not live")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -167,7 +166,7 @@ def test_a_chart_is_said_in_words_to_those_who_do_not_see_it(admin: Page, server
     )
     jobs.add.enqueue(1)
     drain()
-    expect(admin.get_by_role("img", name="48 runs")).to_be_visible(timeout=SLOWLY)
+    expect(admin.get_by_role("img", name="48 runs")).to_be_visible()
 
 
 def test_nothing_moves_for_those_who_want_less_motion(admin: Page, server: Server) -> None:
@@ -190,11 +189,11 @@ def test_a_page_says_when_it_may_not_be_seen_any_more(
 ) -> None:
     monkeypatch.setattr(overview_stream, "ASKED_EVERY", timedelta())
     admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
-    expect(admin.locator("#pgqueue-live")).to_have_text("Live", timeout=SLOWLY)
+    expect(admin.locator("#pgqueue-live")).to_have_text("Live")
 
     User.objects.update(is_active=False)
 
-    expect(admin.locator("#pgqueue-live")).to_contain_text("Log in again", timeout=SLOWLY)
+    expect(admin.locator("#pgqueue-live")).to_contain_text("Log in again")
 
 
 def test_charts_have_the_times_of_the_tables(

@@ -12,7 +12,7 @@ from pgqueue.models import Flow, Message
 from pgqueue.states import State
 from tests import stored_flows as flows
 from tests.admin.test_browser_pages import fits, page  # noqa: F401
-from tests.browsing import PATIENCE, shoot
+from tests.browsing import shoot
 from tests.stored_flows import Member
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -67,12 +67,10 @@ def test_an_open_page_takes_over_what_changes_until_the_flow_has_ended(page: Pag
 
     Message.objects.filter(flow_id=stored.id).update(state=State.DEAD)
 
-    expect(page.locator("svg .said")).to_have_text("✗ Dead", timeout=PATIENCE)
+    expect(page.locator("svg .said")).to_have_text("✗ Dead")
     expect(page.get_by_text("Can't go on: messages are dead")).to_be_visible()
     Flow.objects.update(ended_at=timezone.now())
-    expect(page.locator("[data-section=state]").locator(".pgqueue-lead")).to_have_text(
-        "Has ended", timeout=PATIENCE
-    )
+    expect(page.locator("[data-section=state]").locator(".pgqueue-lead")).to_have_text("Has ended")
 
 
 def test_a_node_leads_to_its_messages_by_the_mouse_and_by_the_keyboard(page: Page) -> None:  # noqa: F811

@@ -13,7 +13,6 @@ from pgqueue.states import State
 from tests import jobs
 from tests.admin.test_browser import (  # noqa: F401
     OVERVIEW,
-    SLOWLY,
     admin,
     drain,
     make_something_to_see,
@@ -30,7 +29,7 @@ def overview(admin: Page, server: Server) -> Page:  # noqa: F811
     make_something_to_see()
     admin.set_viewport_size({"width": 1280, "height": 2000})
     admin.goto(f"http://127.0.0.1:{server.port}{OVERVIEW}")
-    expect(admin.locator("#pgqueue-live")).to_have_text("Live", timeout=SLOWLY)
+    expect(admin.locator("#pgqueue-live")).to_have_text("Live")
     return admin
 
 
@@ -63,10 +62,10 @@ def test_rows_above_the_pointer_are_announced_and_shown_on_demand(overview: Page
     bury("shop.Stuck")
 
     news = overview.locator("[data-section=dead] .pgqueue-news")
-    expect(news).to_have_text("1 new: show", timeout=SLOWLY)
+    expect(news).to_have_text("1 new: show")
     assert place_of(row) == before
     bury("shop.StuckAgain")
-    expect(news).to_have_text("2 new: show", timeout=SLOWLY)
+    expect(news).to_have_text("2 new: show")
     news.click()
     expect(overview.get_by_role("link", name="shop.StuckAgain")).to_be_visible()
     expect(news).to_have_count(0)
@@ -75,7 +74,7 @@ def test_rows_above_the_pointer_are_announced_and_shown_on_demand(overview: Page
 def test_they_are_shown_when_the_pointer_leaves(overview: Page) -> None:
     row_of(overview).hover()
     bury("shop.Stuck")
-    expect(overview.locator(".pgqueue-news")).to_have_count(1, timeout=SLOWLY)
+    expect(overview.locator(".pgqueue-news")).to_have_count(1)
 
     overview.mouse.move(2, 2)
 
@@ -90,7 +89,7 @@ def test_a_row_with_the_keyboard_focus_stays_where_it_is(overview: Page) -> None
 
     bury("shop.Stuck")
 
-    expect(overview.locator("[data-section=dead] .pgqueue-news")).to_be_visible(timeout=SLOWLY)
+    expect(overview.locator("[data-section=dead] .pgqueue-news")).to_be_visible()
     assert place_of(link) == before
     expect(link).to_be_focused()
 
@@ -104,4 +103,4 @@ def test_figures_under_the_pointer_go_on(overview: Page) -> None:
     jobs.add.enqueue(1)
     drain()
 
-    expect(row.locator("td").nth(1)).to_have_text("41", timeout=SLOWLY)
+    expect(row.locator("td").nth(1)).to_have_text("41")

@@ -286,7 +286,7 @@ def test_an_open_page_takes_over_the_progress_of_its_message(page: Page) -> None
 
     Message.objects.filter(pk=claim.id).update(progress={"done": 3, "total": 4})
 
-    expect(bar).to_have_attribute("value", "75.0", timeout=PATIENCE)
+    expect(bar).to_have_attribute("value", "75.0")
     expect(page.get_by_text("75 %, 3 of 4")).to_be_visible()
     expect(page.locator(".field-progress_text")).to_contain_text('"done": 3')
     fits(page)

@@ -30,7 +30,7 @@ SCALE = PAGE.with_name("scale.md").read_text("utf-8")
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_examples_run(
     spark: SparkSession,
     url: str,

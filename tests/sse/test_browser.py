@@ -13,7 +13,6 @@ from testproject.shop.demo.mailserver import MailServer
 from testproject.shop.demo.model import Model
 from testproject.shop.events import OrderPlaced
 from testproject.shop.models import Refund
-from tests.browsing import PATIENCE
 from tests.processes import starting, worker
 from tests.sse import serving
 
@@ -108,7 +107,7 @@ def test_the_shop_shows_orders_as_they_are_placed(browser: Browser, page: Page) 
         publish(OrderPlaced(order_id=10**6, email="bob@example.com", total=Decimal(5)))
 
     with serving.process(port=server.port, settings="tests.settings"):
-        expect(page.locator("#orders li")).to_have_count(2, timeout=PATIENCE)
+        expect(page.locator("#orders li")).to_have_count(2)
         expect(page.locator("#orders li").first).to_have_text("#1000000 bob@example.com 5")
         customer.context.close()
 
@@ -120,7 +119,7 @@ def test_the_shop_shows_how_far_the_packing_of_an_order_is(page: Page) -> None:
         expect(page.locator("output")).to_have_text("ready")
 
         with worker("--channel", "packing"):
-            expect(page.locator("output")).to_have_text("3 in a box", timeout=PATIENCE)
+            expect(page.locator("output")).to_have_text("3 in a box")
 
         assert page.locator("progress").evaluate("(bar) => [bar.value, bar.max]") == [3, 3]
         happened = page.locator("#message li").all_inner_texts()
@@ -150,18 +149,18 @@ def test_the_agent_of_the_shop_is_killed_half_way_and_a_click_approves(
         page.get_by_role("button", name="It came broken").first.click()
         talk = page.url
         with starting(*agents, forked=False, project="tests.settings", lease=2) as first:
-            expect(page.locator("output")).to_have_text("The customer paid 9.60.", timeout=PATIENCE)
+            expect(page.locator("output")).to_have_text("The customer paid 9.60.")
             first.signal(SIGKILL)
         model.release()
 
         with starting(*agents, forked=False, project="tests.settings", lease=2):
-            page.get_by_role("link", name="A person must agree").click(timeout=PATIENCE)
+            page.get_by_role("link", name="A person must agree").click()
             expect(page.get_by_role("heading")).to_contain_text("Pay 9.60 back for order")
             assert not Refund.objects.exists()
             page.get_by_role("button", name="Pay back").click()
             expect(page.get_by_role("status")).to_contain_text("Your answer was sent")
             page.goto(talk)
-            expect(page.locator("output")).to_contain_text("9.60 was paid back", timeout=PATIENCE)
+            expect(page.locator("output")).to_contain_text("9.60 was paid back")
 
     assert [str(each.amount) for each in Refund.objects.all()] == ["9.60"]
     assert model.asked == {0: 1, 1: 2, 2: 1}

@@ -386,14 +386,20 @@ class TestRetiring:
         assert "megabytes before it runs anything" in process.log
 
     def test_it_gives_a_long_task_all_the_time_it_takes(self) -> None:
-        with worker("--threads", "2", "--max-tasks", "1", "--grace", "0.1"):
+        with (
+            worker("--threads", "2", "--max-tasks", "1", "--grace", "0.1"),
+            closing(connect("default", name="test")) as other,
+        ):
             (first,) = serve(1)
-            jobs.sleep_and_sign.enqueue(3)
-            eventually(began)
+            other.execute("BEGIN; LOCK TABLE auth_group")
+            long = jobs.leave.enqueue("a group")
+            eventually(Message.objects.filter(pk=long.id, state=State.RUNNING).exists)
 
             jobs.add.enqueue(1)
 
-            eventually(lambda: len(pids()) == 2, what="its place is empty")
+            eventually(lambda: len(pids()) == 2, within=30, what="its place is empty")
+            time.sleep(1)
+            other.execute("COMMIT")
             eventually(lambda: History.objects.count() == 2, within=20)
             eventually(lambda: first not in pids())
         assert set(History.objects.values_list("attempt", flat=True)) == {1}

@@ -118,8 +118,12 @@ def _title(report: Report) -> str:
 
 def _circumstances(report: Report) -> str:
     on = report.machine
+    # Reports of before 2026-11-29 don't have it.
+    speed = (
+        f" of {on['million_loops_per_s']} million loops/s" if "million_loops_per_s" in on else ""
+    )
     return (
-        f"{report.measured_at}, {report.rounds} rounds, {on['cpu']}, {on['cores']} cores, "
+        f"{report.measured_at}, {report.rounds} rounds, {on['cpu']}, {on['cores']} cores{speed}, "
         f"{on['memory_gb']} GB, load before {on['load_before']}; PostgreSQL {on['postgresql']}, "
         f"Python {on['python']}, Django {on['django']}, psycopg {on['psycopg']}."
     )

@@ -78,9 +78,10 @@ def _collect(
             keys=[key],
             payloads=[text],
             dedupe_keys=[dedupe_key],
-            ids=None if id is None else [id],
+            ids=given_id,
         )
 
+    given_id = None if id is None else [id]
     if dedupe_key is None:
         return store(payload)
     while True:
@@ -88,6 +89,11 @@ def _collect(
             with enqueueing.begin(connection):
                 joined = _joined(connection, common.channel, dedupe_key, join, payload)
                 stored = store(payload if joined is None else joined)
+                if stored.came_of[0] == "existing":
+                    # The message is of a flow, and takes no items of others.
+                    return enqueueing.enqueue(
+                        connection, common, keys=[key], payloads=[payload], ids=given_id
+                    )
                 if stored.came_of[0] != "replaced":
                     return stored
                 if joined is None:
@@ -108,8 +114,9 @@ def _joined(connection: Any, channel: str, dedupe_key: str, join: Join, payload:
         found = cursor.fetchone()
         if found is None:
             return None
-        id, task, stored = found
-        joined = join(task, stored, payload)
+        id, task, stored, is_held = found
+        # A held message waits for its own commit, which the items of others must not.
+        joined = None if is_held else join(task, stored, payload)
         if joined is None:
             cursor.execute(SQL["give_up_key"], {"id": id})
         return joined

@@ -1,7 +1,7 @@
 -- name: waiting
 -- Locked until the transaction ends: no claim takes the message, and no other producer changes it. If a claim has locked
 -- it, this waits, and finds no message that waits. A message of a flow takes no arguments of others.
-SELECT id, task, coalesce(payload::text, 'null')
+SELECT id, task, coalesce(payload::text, 'null'), state = 'held'
 FROM pgqueue_message
 WHERE channel = %(channel)s AND dedupe_key = %(dedupe_key)s AND state IN ('held', 'scheduled', 'ready')
   AND flow_id IS NULL

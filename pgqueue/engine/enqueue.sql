@@ -35,6 +35,10 @@ CROSS JOIN LATERAL pgqueue_enqueue_v1(
     %(flow_id)s, %(waits)s) AS stored
 ORDER BY each.number
 
+-- name: of_flows
+-- Those of the messages that are of a flow: no other message replaces them.
+SELECT id FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[]) AND flow_id IS NOT NULL
+
 -- name: bound_wait
 -- Have messages that were replaced wait no longer than `longest_wait` since they were first stored. The rows are
 -- locked already: the transaction has replaced them.

@@ -103,8 +103,11 @@ class Declaration(Generic[P, T]):
         if self.on_conflict == task_options.COLLECT:
             collecting.parameter_of(self.func, skip_first=self.takes_context)
         try:
-            task_options.check_longest_wait(
-                self.longest_wait, on_conflict=self.on_conflict, run_after=self.run_after
+            task_options.check_replacing(
+                on_conflict=self.on_conflict,
+                longest_wait=self.longest_wait,
+                run_after=self.run_after,
+                hold_for=self.hold_for,
             )
         except ValueError as error:
             raise InvalidTask(f"{self.name}: {error}") from error

@@ -103,14 +103,25 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _check(name, value) for name, value in given.items()}
 
 
-def check_longest_wait(
-    longest_wait: timedelta | None, *, on_conflict: str, run_after: datetime | timedelta | None
+def check_replacing(
+    *,
+    on_conflict: str,
+    longest_wait: timedelta | None,
+    run_after: datetime | timedelta | None,
+    hold_for: timedelta | None,
 ) -> None:
-    """Check that `longest_wait` has something to limit.
+    """Check the options that concern messages which replace a waiting one.
 
     Raises:
-        ValueError: nothing is replaced, or each message waits for longer in any case.
+        ValueError: `longest_wait` has nothing to limit: nothing is replaced, or each message waits
+            for longer in any case. Or `hold_for` would hold what another caller has stored.
     """
+    if hold_for is not None and on_conflict in REPLACING:
+        raise ValueError(
+            "hold_for holds a message until its own commit, and "
+            f"on_conflict={on_conflict!r} changes a message that another caller has stored. That "
+            "one would be held, too, and would end if this one is abandoned. Choose one."
+        )
     if longest_wait is None:
         return
     if on_conflict not in REPLACING:
@@ -448,10 +459,11 @@ def checked_message(options: Mapping[str, Any]) -> dict[str, Any]:
         except (TypeError, ValueError) as error:
             raise InvalidMessage(f"{name}={shown(value)}: {error}") from error
     try:
-        check_longest_wait(
-            checked.get("longest_wait"),
+        check_replacing(
             on_conflict=checked.get("on_conflict", "return"),
+            longest_wait=checked.get("longest_wait"),
             run_after=checked.get("run_after"),
+            hold_for=checked.get("hold_for"),
         )
     except ValueError as error:
         raise InvalidMessage(str(error)) from error

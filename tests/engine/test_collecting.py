@@ -183,13 +183,35 @@ class TestAMessage:
         assert (full.run_at, full.dedupe_key, full.state) == (due, None, "scheduled")
         assert lists(dedupe_key="k") == [[5, 6]]
 
-    @pytest.mark.parametrize("state", ["held", "scheduled", "ready"])
+    @pytest.mark.parametrize("state", ["scheduled", "ready"])
     def test_that_waits_collects(self, connection: Connection, state: str) -> None:
-        times = {"held": {"held_for": MINUTE}, "scheduled": {"run_after": MINUTE}}
+        times = {"scheduled": {"run_after": MINUTE}}
         collect(connection, 1, **times.get(state, {}))
 
         assert list(collect(connection, 2, **times.get(state, {})).came_of) == ["collected"]
         assert lists(state=state) == [[1, 2]]
+
+    def test_that_is_held_waits_for_its_own_commit_and_collects_nothing(
+        self, connection: Connection
+    ) -> None:
+        store(connection, payloads=[payload(1)], dedupe_keys=["k"], held_for=MINUTE)
+
+        assert list(collect(connection, 2).came_of) == ["stored"]
+        assert lists(state="held") == [[1]]
+        assert lists(dedupe_key="k", state="ready") == [[2]]
+
+    def test_that_runs_and_keeps_its_key_has_others_stored_beside_it(
+        self, connection: Connection
+    ) -> None:
+        """As SQL stores it: `pgqueue_enqueue` replaces nothing unless it is asked to."""
+        (first,) = store(connection, payloads=[payload(1)], dedupe_keys=["k"]).ids
+        claim(connection)
+
+        stored = collect(connection, 2, 3)
+
+        assert list(stored.came_of) == ["stored"]
+        assert stored.ids != [first]
+        assert lists(dedupe_key=None) == [[2, 3]]
 
     @pytest.mark.parametrize("items", [(2,), (2, 3, 4, 5, 6)])
     def test_of_a_flow_collects_nothing(
@@ -202,8 +224,9 @@ class TestAMessage:
 
         stored = collect(connection, *items)
 
-        assert (list(stored.ids), list(stored.came_of)) == ([first], ["existing"])
-        assert lists(dedupe_key="k") == [[1]]
+        assert list(stored.came_of) == ["stored"]
+        assert lists(pk=first) == [[1]]
+        assert lists(dedupe_key=None) == [[*items]]
 
     def test_without_a_key_is_stored(self, connection: Connection) -> None:
         for n in (1, 2):

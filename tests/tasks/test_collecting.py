@@ -281,5 +281,12 @@ def test_a_message_of_a_flow_is_no_waiting_message() -> None:
 
     again = jobs.index.enqueue([2])
 
-    assert again.came_of == "existing"
-    assert items() == [[[1]]]
+    assert again.came_of == "stored"
+    assert items() == [[[1]], [[2]]]
+
+
+def test_a_held_message_is_not_collected_into_others() -> None:
+    with pytest.raises(InvalidTask, match="hold_for holds a message until its own commit"):
+        jobs.index.hold(for_=60)
+    with pytest.raises(InvalidMessage, match="hold_for holds a message until its own commit"):
+        send("mail", 1, dedupe_key="d", on_conflict="replace", hold_for=60)

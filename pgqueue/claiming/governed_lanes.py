@@ -144,8 +144,8 @@ class GovernedLanes:
     def learn(self, turn: Turn, served: GovernedClaims) -> None:
         """Remember the answer to a turn."""
         channel = turn.channel
+        self._is_beside_another |= served.is_beside_another
         if served.turn_at is None:
-            self._is_beside_another |= served.is_beside_another
             del self._after[channel]
             self._go_on()
             return

@@ -72,7 +72,7 @@ def claim(
     """
     if channel in left_out(connection, CLAIM, GATES):
         return GovernedClaims([])
-    given = {
+    given: dict[str, Any] = {
         "channel": channel,
         "after": after,
         "until": until,
@@ -82,6 +82,7 @@ def claim(
         "size": size,
         "takes_raw": takes_raw,
         "is_pooled": is_pooled(connection),
+        "locked": [],
     }
     for _ in range(MOST):
         try:
@@ -97,10 +98,20 @@ def claim(
 
 
 def _claim(connection: Connection, given: Mapping[str, Any]) -> GovernedClaims:
+    nothing = GovernedClaims([], is_beside_another=True)
     try:
         return _claim_in_short(connection, given)
+    except _BreakerIsLocked as error:
+        locked = error.keys
+    if not locked:
+        return nothing
+    try:
+        served = _claim_in_short(connection, {**given, "locked": locked})
     except _BreakerIsLocked:
-        return GovernedClaims([], is_beside_another=True)
+        return nothing
+    # The lanes that were left out keep their turns: the next claim begins before them, too.
+    turn_at = None if served.turn_at is None else given["after"]
+    return served._replace(turn_at=turn_at, is_beside_another=True)
 
 
 def _claim_in_short(connection: Connection, given: Mapping[str, Any]) -> GovernedClaims:
@@ -165,7 +176,9 @@ def _take(
     _, reached, started, heaviest, too_heavy, probes, *_ = rows[0]
     probes += room.is_half_open and claims != []
     if probes and probes > _store_probes(connection, given["channel"], claims, room):
-        raise _BreakerIsLocked
+        keys = [] if room.is_half_open else [each.key for each in claims]
+        rows = connection.execute(SQL["locked_breakers"], {**given, "keys": keys}).fetchall()
+        raise _BreakerIsLocked([key for (key,) in rows])
     if room.is_gated and (claims or too_heavy):
         weights = {"started": started, "heaviest": heaviest, "next": too_heavy or 1}
         connection.execute(SQL["charge"], {"channel": given["channel"], **weights})
@@ -173,12 +186,22 @@ def _take(
         keys = [each.key for each in lanes]
         named = {"channels": [given["channel"]] * len(keys), "keys": keys}
         connection.execute(SQL["mark_urgent"], named)
+        if kind is URGENT and not claims and reached:
+            connection.execute(SQL["put_urgency_off"], {"channel": given["channel"], "keys": keys})
     _, turn_at, looked_at = lanes[max(0, reached - 1)]
     return _Taken(claims, damaged, not reached, turn_at, looked_at)
 
 
 class _BreakerIsLocked(Exception):
-    """Another transaction writes the breaker of which this claim has taken the probe."""
+    """Another transaction writes the breaker of which this claim has taken the probe.
+
+    Attributes:
+        keys: the keys whose breakers are locked; none: it is the breaker of the channel.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        super().__init__(keys)
+        self.keys = keys
 
 
 def _store_probes(
@@ -205,7 +228,7 @@ def _lock(
     connection: Connection, given: Mapping[str, Any], room: _Room, kind: _Kind
 ) -> list[_Lane]:
     """Lock the lanes whose turn it is, or urgent ones, and return them."""
-    aside = _lanes_left_out(connection, given["channel"])
+    aside = _lanes_left_out(connection, given)
     rows = connection.execute(SQL[kind.lanes], {**given, "lanes": room.limit, "aside": aside})
     return [_Lane(*row) for row in rows]
 
@@ -230,8 +253,10 @@ def _to_claim(
     }
 
 
-def _lanes_left_out(connection: Connection, channel: str) -> list[str]:
-    return [key for of, key in left_out(connection, CLAIM, LANES) if of == channel]
+def _lanes_left_out(connection: Connection, given: Mapping[str, Any]) -> list[str]:
+    channel = given["channel"]
+    damaged = [key for of, key in left_out(connection, CLAIM, LANES) if of == channel]
+    return [*damaged, *given["locked"]]
 
 
 def _leave_out_culprits(connection: Connection, given: Mapping[str, Any], error: Exception) -> bool:
@@ -343,6 +368,6 @@ def _room(connection: Connection, channel: str, limit: int) -> _Room | None:
 def _are_left(connection: Connection, given: Mapping[str, Any]) -> bool:
     """Return whether runnable lanes are left. Some may lie before the lanes that were read."""
     after = given["after"] if given["until"] is None else EVERY_TURN
-    aside = _lanes_left_out(connection, given["channel"])
+    aside = _lanes_left_out(connection, given)
     row = connection.execute(SQL["are_left"], {**given, "after": after, "aside": aside}).fetchone()
     return bool(row and row[0])

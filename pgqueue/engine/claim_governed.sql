@@ -87,6 +87,17 @@ UPDATE pgqueue_breaker b SET probe_id = h.id, probe_attempt = h.attempt
 FROM half_open h
 WHERE b.channel = %(channel)s AND b.key = h.key
 
+-- name: locked_breakers
+-- Those of the keys whose breakers another transaction writes.
+WITH free AS MATERIALIZED (
+    SELECT key FROM pgqueue_breaker
+    WHERE channel = %(channel)s AND key = ANY (%(keys)s::text[])
+    ORDER BY key
+    FOR NO KEY UPDATE SKIP LOCKED
+)
+SELECT key FROM pgqueue_breaker
+WHERE channel = %(channel)s AND key = ANY (%(keys)s::text[]) AND key <> '' AND key NOT IN (SELECT key FROM free)
+
 -- name: longest_debt
 -- A heavy message may owe a slow rate more time than a timestamp has room for.
 interval '36525 days'
@@ -125,6 +136,14 @@ FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: mark_urgent
 -- include: urgency_marked
+
+-- name: put_urgency_off
+-- Urgent messages of a task that was told to wait give way to those of other lanes: a claim of few messages looks at
+-- the longest urgent lanes only.
+UPDATE pgqueue_lane
+SET urgent_at = statement_timestamp() + interval '1 second'
+WHERE channel = %(channel)s AND key = ANY (%(keys)s::text[]) AND urgent_at <= statement_timestamp()
+  AND EXISTS (SELECT FROM pgqueue_task_pause WHERE until > statement_timestamp())
 
 -- name: are_left
 -- After `lanes` found no lane: whether other workers have some lanes locked.
@@ -264,7 +283,10 @@ WITH fast AS MATERIALIZED (
            coalesce(r.weight, 0) AS running, r.ungoverned,
            head.id AS head,
 -- include: let_through_by_b
-           AS let_through, b.open_until
+           AS let_through,
+           -- An end beyond the policy's pause is none: the lane would wait for it while a probe runs.
+           CASE WHEN b.open_until <= statement_timestamp() + p.breaker_pause + interval '1 second'
+                THEN b.open_until END AS open_until
     FROM (SELECT %(channel)s::text AS channel, key, turn
           FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, turn)) lane
     CROSS JOIN LATERAL (
@@ -396,12 +418,20 @@ WITH RECURSIVE lane AS (
     SELECT m.id FROM pgqueue_message m
     WHERE lane.urgent_first AND m.rank <= -50 AND
 -- include: is_parallel_in_lane
+      AND
+-- include: takes_it
+      AND
+-- include: not_left_out
     ORDER BY m.rank, m.run_at, m.id LIMIT room.n) first)
 UNION ALL
 (SELECT oldest.id FROM lane CROSS JOIN ranks CROSS JOIN LATERAL (
     SELECT m.id FROM pgqueue_message m
     WHERE m.rank = ranks.rank AND m.run_at <= lane.long_ago AND
 -- include: is_parallel_in_lane
+      AND
+-- include: takes_it
+      AND
+-- include: not_left_out
     ORDER BY m.run_at, m.id LIMIT room.n) oldest
  WHERE ranks.run_at <= lane.long_ago)
 

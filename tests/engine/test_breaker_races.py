@@ -151,6 +151,27 @@ class TestTwoSessions:
         assert (before, len(after)) == ([], 1)
         assert beside.wake_in == timedelta(milliseconds=10)
 
+    def test_a_failure_of_one_key_that_is_not_committed_stops_no_other_key(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        broken_by(2, scope="each")
+        enqueue(connection, 9, key="a")
+        *failed, late = take(connection, 3)
+        fail(connection, *failed)
+        store(connection, ["b", "c", "b", "c"])
+        let_the_pause_end()
+        worker = GovernedClaims(connection)
+
+        with other.transaction():
+            fail(other, late)
+            beside = [worker.claim(2), worker.claim(2), worker.claim(2)]
+            look_again = worker.wake_in
+        after = worker.claim(9)
+
+        assert [[each.key for each in claims] for claims in beside] == [["b", "c"], ["b", "c"], []]
+        assert look_again == timedelta(milliseconds=10)
+        assert [each.key for each in after] == ["a"]
+
     def test_a_failure_does_not_wait_for_a_claim(
         self, connection: Connection, other: Connection
     ) -> None:

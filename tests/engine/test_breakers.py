@@ -322,6 +322,20 @@ class TestAChangedPolicy:
         assert len(take(connection)) == 1
         assert take(connection) == []
 
+    def test_with_a_shorter_pause_goes_on_after_the_probe(self, connection: Connection) -> None:
+        broken_by(2, scope="each")
+        open_it(connection)
+        enqueue(connection, 9, key="a")
+        assert take(connection) == []
+        Policy.objects.update(breaker_pause=timedelta(minutes=1))
+        (probe,) = take(connection)
+        enqueue(connection, 1, key="a")
+        assert take(connection) == []
+
+        settle.complete(connection, [done(probe)])
+
+        assert len(take(connection)) == 10 - 1
+
     def test_with_a_longer_pause_has_it_from_the_next_opening_on(
         self, connection: Connection
     ) -> None:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from pgqueue import Channel
 from pgqueue.engine import claim_governed, route, settle
 from pgqueue.exceptions import InvalidChannel
-from pgqueue.models import Lane, Message
+from pgqueue.models import Lane, Message, TaskPause
 from tests.claims import GovernedClaims
 from tests.factories import Connection, done, limit, store
 
@@ -50,6 +50,24 @@ def ring(connection: Connection, *keys: str) -> None:
 
 def ids(claims: list[Any]) -> list[int]:
     return [each.id for each in claims]
+
+
+class TestATaskThatWaits:
+    def test_keeps_no_messages_of_others_from_being_urgent(
+        self, connection: Connection, turns: GovernedClaims
+    ) -> None:
+        MAIL.configure(urgent_first=True)
+        for key in "abcdef":
+            add(connection, key, count=3)
+        add(connection, "x", priority=50, count=10, task="waits")
+        beside = add(connection, "x", priority=50)
+        behind = add(connection, "y", priority=50)
+        TaskPause.objects.create(task="waits", until=timezone.now() + HOUR)
+
+        first, *others = [turns.claim(1) for _ in range(3)]
+
+        assert ids(first) == beside
+        assert behind in [ids(each) for each in others]
 
 
 class TestUrgentFirst:

@@ -61,6 +61,12 @@ def answer_within(connection: Any, patience: str) -> None:
     )
 
 
+def is_strict(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether the open transaction is REPEATABLE READ or SERIALIZABLE."""
+    row = connection.execute("SELECT current_setting('transaction_isolation')").fetchone()
+    return row is not None and row[0] != "read committed"
+
+
 def wait_at_most(connection: psycopg.Connection[Any], patience: str) -> None:
     """Set the lock_timeout, for example "2s", until the transaction ends."""
     connection.execute("SELECT set_config('lock_timeout', %s, true)", [patience])

@@ -193,20 +193,23 @@ def bury_unreadable(connection: Connection, failures: Collection[Failure]) -> se
 def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
     """Make each message ready again after its delay, or at once, and count no failure.
 
-    The scope that a deferral pauses is paused in the same transaction.
+    The scope that a deferral pauses is paused in the same transaction. A deferral whose lease was
+    lost, or whose message another transaction has locked, pauses nothing.
     """
-    pauses: dict[Pause, timedelta] = {}
-    for each in deferrals:
-        if each.pauses is not None:
-            pauses[each.pauses] = max(each.delay, pauses.get(each.pauses, each.delay))
-    if not pauses:
+    if all(each.pauses is None for each in deferrals):
         return _deferred(connection, deferrals)
     with connection.transaction():
-        _pause(connection, pauses)
-        return _deferred(connection, deferrals)
+        settled = _deferred(connection, deferrals)
+        pauses: dict[Pause, timedelta] = {}
+        for each in deferrals:
+            if each.pauses is not None and each.lease.id in settled:
+                pauses[each.pauses] = max(each.delay, pauses.get(each.pauses, each.delay))
+        pause(connection, pauses)
+    return settled
 
 
-def _pause(connection: Connection, pauses: Mapping[Pause, timedelta]) -> None:
+def pause(connection: Connection, pauses: Mapping[Pause, timedelta]) -> None:
+    """Have workers start nothing of these scopes, each for so long from now."""
     # In the order of the names, as other sessions lock them: otherwise two might wait for each
     # other.
     channels = sorted(each for each in pauses if each.channel and each.key is None)

@@ -155,7 +155,10 @@ noticed AS (
 -- A condition on message m: the claimer takes it. Raw messages (without a task) are for consumers, unless their channel
 -- names a handler. So workers leave them alone. Nor does it take messages of a task that was told to wait.
 m.task <> ALL (ARRAY(SELECT task FROM pgqueue_task_pause WHERE until > statement_timestamp()))
-AND (m.task <> '' OR %(takes_raw)s::boolean OR m.channel IN (SELECT name FROM pgqueue_channel WHERE handler <> ''))
+AND (m.task <> '' OR %(takes_raw)s::boolean OR m.channel IN (
+    SELECT name FROM pgqueue_channel
+    WHERE handler <> ''
+      AND handler <> ALL (ARRAY(SELECT task FROM pgqueue_task_pause WHERE until > statement_timestamp()))))
 
 -- name: is_paused
 -- A condition on a row of pgqueue_channel: workers start none of the channel's messages. At its end, a pause is over for

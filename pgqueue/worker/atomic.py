@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
-from pgqueue.calls.outcomes import Closed, Ending
+from pgqueue.calls.outcomes import Closed, Deferred, Ending
 from pgqueue.calls.stand_ins import stand_in
 from pgqueue.conf import settings
 from pgqueue.database.guard import TransactionLost
-from pgqueue.engine import lease
+from pgqueue.database.transactions import is_strict
+from pgqueue.engine import lease, settle
 from pgqueue.engine.errors import RERUNS, is_conflict, pause
 from pgqueue.exceptions import LeaseLost
 from pgqueue.tasks import redacting, tenants
@@ -21,7 +22,7 @@ from pgqueue.tasks.options import Atomic
 from pgqueue.values.escaping import logger_of
 from pgqueue.worker.failures import AWAY, NotBegun, ending_after
 from pgqueue.worker.leases import Run
-from pgqueue.worker.settler import write
+from pgqueue.worker.settler import FAILED, pause_of, write
 
 logger = logger_of(__name__)
 
@@ -33,6 +34,18 @@ ISOLATE = {
     "repeatable read": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ",
     "serializable": "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE",
 }
+
+
+class FailedUnwritten(Exception):
+    """The failure of a run could not be written in the run's own transaction.
+
+    Attributes:
+        ending: the failure.
+    """
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending)
+        self.ending = ending
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,8 @@ class AtomicRun:
             The ending, which is written; Closed if the worker no longer held the lease.
 
         Raises:
+            FailedUnwritten: the run has failed, and other transactions keep this from being written
+                here. The settler must write it.
             NotBegun: the transaction could not begin.
             Exception: nothing was written: the commit failed, or each run ended in a conflict.
         """
@@ -73,6 +88,9 @@ class AtomicRun:
                         with transaction.atomic(using=self.alias):
                             return self._run_locked()
                     return self._run_once()
+            except FailedUnwritten:
+                self._keep_lease()
+                raise
             except Exception as error:
                 if not is_conflict(error) or not self._keep_lease() or not reruns:
                     raise
@@ -130,9 +148,34 @@ class AtomicRun:
         leased.end()
         # Failures, too, are written here: no heartbeat could renew the lease during the run. If the
         # settler wrote them after a rollback, the lease might end before that.
-        if not write(connection, [(leased, ending)]):
-            raise LeaseLost
+        try:
+            if not write(connection, [(leased, self._pausing_later(ending))]):
+                raise LeaseLost
+        except Exception as error:
+            if isinstance(ending, FAILED) and is_conflict(error):
+                # A circuit breaker that another failure writes. The function has had its say.
+                raise FailedUnwritten(ending) from error
+            raise
         return ending
+
+    def _pausing_later(self, ending: Ending) -> Ending:
+        """Return the ending to write here; have what it pauses be paused after the commit.
+
+        Above READ COMMITTED the rows of pauses conflict with every claim beside this run.
+        """
+        if not isinstance(ending, Deferred) or (pause := pause_of(self.run.leased, ending)) is None:
+            return ending
+        connection = connections[self.alias].connection
+        if not is_strict(connection):
+            return ending
+
+        def store() -> None:
+            with connection.transaction():
+                connection.execute(ISOLATE["read committed"])
+                settle.pause(connection, {pause: ending.delay})
+
+        transaction.on_commit(store, using=self.alias)
+        return replace(ending, pauses="")
 
     def _keep_lease(self) -> bool:
         """Renew the lease, which no heartbeat could while the row was locked; return if held."""

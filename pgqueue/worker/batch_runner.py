@@ -26,7 +26,7 @@ from pgqueue.tasks.current import running
 from pgqueue.tasks.run_middleware import around
 from pgqueue.values.tracebacks import calls_user_code
 from pgqueue.worker.announcing import complain, tell_receivers
-from pgqueue.worker.atomic import GONE, AtomicRun, check_unbroken
+from pgqueue.worker.atomic import GONE, AtomicRun, FailedUnwritten, check_unbroken
 from pgqueue.worker.failures import failed, unbegun
 from pgqueue.worker.leased_batch import LeasedBatch
 from pgqueue.worker.leases import LeasedMessage, Run
@@ -287,6 +287,8 @@ class BatchRunner:
                 try:
                     batch.ended[run.leased] = self.runner.grown(run, batch.ended[run.leased])
                     batch.written.add(run.leased)
+                except FailedUnwritten as failed:
+                    batch.ended[run.leased] = failed.ending
                 except BaseException as error:
                     batch.ended[run.leased] = ending_of_error(run, error)
 

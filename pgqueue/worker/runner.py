@@ -51,7 +51,7 @@ from pgqueue.tasks.run_middleware import around
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.tracebacks import calls_user_code
 from pgqueue.worker.announcing import announce, complain, tell_receivers
-from pgqueue.worker.atomic import AtomicRun
+from pgqueue.worker.atomic import AtomicRun, FailedUnwritten
 from pgqueue.worker.cancelling import Cancellable
 from pgqueue.worker.failures import (
     AWAY,
@@ -251,6 +251,8 @@ class Runner:
             if has_grown(run, ending):
                 ending = self.grown(run, ending)
                 is_written = True
+        except FailedUnwritten as failed:
+            ending = failed.ending
         except BaseException as error:
             ending = ending_of_error(run, error)
         return self.announced(run, ending, is_written=is_written)
@@ -275,6 +277,8 @@ class Runner:
             if not is_written and has_grown(run, ending):
                 ending = self.grown(run, ending)
                 is_written = True
+        except FailedUnwritten as failed:
+            ending = failed.ending
         except BaseException as error:
             if run.leased.given_up:
                 return Closed()  # perhaps its connection was cut: this is no failure

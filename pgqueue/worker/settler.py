@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from psycopg import DataError
-from psycopg.errors import ProgramLimitExceeded, StatementTooComplex
+from psycopg.errors import LockNotAvailable, ProgramLimitExceeded, StatementTooComplex
 
 from pgqueue import signals
 from pgqueue.calls.outcomes import (
@@ -31,6 +31,7 @@ from pgqueue.calls.outcomes import (
 from pgqueue.calls.stand_ins import stand_in
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session
+from pgqueue.database.transactions import wait_at_most
 from pgqueue.engine import lease, settle
 from pgqueue.engine.culprits import (
     MOST,
@@ -66,6 +67,11 @@ BESIDE_A_LOCK = timedelta(milliseconds=50)
 """The time until the next attempt for messages that another transaction has locked."""
 BESIDE_OTHERS = timedelta(seconds=10)
 """The time until the next attempt for endings that a trigger or a constraint refuses."""
+PATIENCE = "100ms"
+"""The time for which failures wait for a circuit breaker that another transaction has locked."""
+MOST_LOCKED = 3
+"""The lanes whose failures wait so long in one tick."""
+FAILED = (Retried, Died)
 FOREVER = timedelta(hours=1)
 # Endings with these errors are not storable: a retry would end the same way.
 UNWRITABLE = (DataError, ProgramLimitExceeded, StatementTooComplex)
@@ -146,7 +152,7 @@ class Settler(Service):
         left = [each for each in taken if each[0] in self._unwritten]
         if self._refused:
             left = [each for each in left if each[0] not in self._refused]
-        for batch in by_kind(left):
+        for batch in sorted(by_kind(left), key=_has_failed):
             locked += self._write_each(batch)
         self._keep_apart(locked)
         for _ in taken:
@@ -190,7 +196,12 @@ class Settler(Service):
     def _write(self, batch: Sequence[Ended]) -> list[Ended]:
         """Write endings of one kind; return the ones that another transaction has locked."""
         connection = self._session.connection
-        settled = write(connection, batch)
+        if _has_failed(batch):
+            with connection.transaction():
+                wait_at_most(connection, PATIENCE)
+                settled = write(connection, batch)
+        else:
+            settled = write(connection, batch)
         if any(getattr(ending, "delay", None) for _, ending in batch):
             self._wakeups.wake_promoter()
         if any(leased.claim.flow_id is not None for leased, _ in batch):
@@ -231,6 +242,8 @@ class Settler(Service):
         """Write endings of one kind; if some make the statement fail, treat these separately."""
         try:
             return self._write(batch)
+        except LockNotAvailable:
+            return self._write_by_lanes(batch)
         except Exception as error:
             if not may_be_own(error):
                 raise
@@ -252,6 +265,28 @@ class Settler(Service):
 
             parts = by_halves(some, batch, otherwise, error=error)
             return [each for part in parts for each in part]
+
+    def _write_by_lanes(self, batch: Sequence[Ended]) -> list[Ended]:
+        """Write failures lane by lane; return those whose breaker another transaction has locked.
+
+        A failure that is settled in a long transaction of the user's must not keep all endings of
+        this worker waiting.
+        """
+        lanes: defaultdict[tuple[str, str], list[Ended]] = defaultdict(list)
+        for each in batch:
+            lanes[each[0].claim.channel, each[0].claim.key].append(each)
+        locked: list[Ended] = []
+        refusals = 0
+        for lane in lanes.values():
+            if len(lanes) == 1 or refusals >= MOST_LOCKED:
+                locked += lane
+                continue
+            try:
+                locked += self._write(lane)
+            except LockNotAvailable:
+                refusals += 1
+                locked += lane
+        return locked
 
     def _write_otherwise(self, ended: Ended, error: Exception) -> list[Ended]:
         """Bury the message if its ending is not storable; otherwise keep it apart for a retry."""
@@ -322,6 +357,11 @@ def by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:
     return kinds.values()
 
 
+def _has_failed(batch: Sequence[Ended]) -> bool:
+    """Return whether endings of one kind are failures: circuit breakers count them."""
+    return isinstance(batch[0][1], FAILED)
+
+
 def write(connection: Connection, ended: Sequence[Ended]) -> set[int]:
     """Settle runs with endings of one kind; return the ids whose leases were still held."""
     verb, of = VERBS[type(ended[0][1])]
@@ -366,10 +406,11 @@ def _failure(leased: LeasedMessage, ending: Retried | Died) -> Failure:
 def _deferral(leased: LeasedMessage, ending: Deferred) -> Deferral:
     # Its task ran, so the count of hand-backs in a row restarts.
     counted = "null" if was_handed_back(leased.claim) else None
-    return Deferral(leased.claim, ending.delay, ending.progress, counted, _pause_of(leased, ending))
+    return Deferral(leased.claim, ending.delay, ending.progress, counted, pause_of(leased, ending))
 
 
-def _pause_of(leased: LeasedMessage, ending: Deferred) -> Pause | None:
+def pause_of(leased: LeasedMessage, ending: Deferred) -> Pause | None:
+    """Return the scope that a deferral pauses."""
     if not ending.pauses:
         return None
     claim = leased.claim

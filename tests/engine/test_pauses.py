@@ -74,6 +74,20 @@ class TestOfAChannel:
         assert (row.is_paused, row.handler) == (True, "a.b")
         assert (row.paused_until != before.get("paused_until")) == is_longer
 
+    def test_is_none_while_its_message_is_locked_or_after_its_lease(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        (held,) = start(connection)
+
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_message WHERE id = %s FOR UPDATE", [held.id])
+            locked = pause(connection, held)
+        settle.release(connection, [held])
+        late = pause(connection, held)
+
+        assert (locked, late) == (set(), set())
+        assert not Channel.objects.exists()
+
     def test_leaves_nothing_if_its_deferral_fails(self, connection: Connection) -> None:
         (held,) = start(connection)
 

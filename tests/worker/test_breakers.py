@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from django.core.management import call_command
 
 from pgqueue import Channel, Defer, task
+from pgqueue.database.connections import connect
 from pgqueue.models import Breaker, History, Message
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,6 +68,31 @@ def test_an_open_breaker_keeps_its_messages_and_leaves_other_channels_alone() ->
     assert (seen.state, seen.failures, seen.most) == ("open", 1, 1)
     assert answers == []
     assert Message.objects.filter(channel="crm", state="ready").count() == 1
+
+
+@task(channel="crm", max_attempts=1, atomic="repeatable read")
+def fail_beside_another() -> None:
+    """Another run fails after this transaction has begun."""
+    answers.pop()
+    with closing(connect("default", name="test")) as other:
+        other.execute("UPDATE pgqueue_breaker SET failed_at = failed_at || now()")
+    raise ConnectionError("the service is away")
+
+
+def test_a_failure_beside_another_is_written_and_calls_no_service_again() -> None:
+    answers[:] = [False, True, True]
+    CRM.policy(breaker=(9, 60, 3600))
+    ask.enqueue()
+    drain()
+    answers[:] = [True] * 12
+    fail_beside_another.enqueue()
+
+    drain()
+
+    assert len(answers) == 11
+    assert len(Breaker.objects.get().failed_at) == 3
+    (error,) = Message.objects.dead().get(task__endswith="fail_beside_another").errors
+    assert error["class"] == "builtins.ConnectionError"
 
 
 def test_a_deferral_is_no_failure() -> None:

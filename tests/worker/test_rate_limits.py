@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +10,17 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.management import call_command
 
-from pgqueue import BatchCall, Channel, DurableContext, RateLimited, TaskContext, task
+from pgqueue import (
+    BatchCall,
+    Channel,
+    DurableContext,
+    RateLimited,
+    TaskContext,
+    send,
+    send_many,
+    task,
+)
+from pgqueue.database.connections import connect
 from pgqueue.models import History, Lane, Message, TaskPause
 from pgqueue.states import State
 
@@ -44,6 +55,23 @@ def go_on_at_once(context: TaskContext) -> None:
 
 
 @task(max_attempts=1)
+def handle(payload: Any) -> None:
+    asked.append("asked")
+    raise RateLimited(retry_after=600, scope="task")
+
+
+@task(max_attempts=1, key="a", atomic="repeatable read", takes_context=True)
+def call_beside_others(context: TaskContext, scope: Any) -> None:
+    """Another worker changes the rows that a pause changes, after this transaction has begun."""
+    asked.append("asked")
+    Group.objects.create(name="effect")
+    with closing(connect("default", name="test")) as other:
+        other.execute("UPDATE pgqueue_lane SET tat = now()")
+        other.execute("UPDATE pgqueue_channel SET retention = '1 day'")
+    raise RateLimited(retry_after=600, scope=scope)
+
+
+@task(max_attempts=1)
 def do_nothing() -> None:
     pass
 
@@ -72,6 +100,38 @@ WAYS = [
     pytest.param(call_a_busy_service.using(atomic=True), id="atomic"),
     pytest.param(call_a_busy_service_async, id="async"),
 ]
+
+
+@pytest.mark.parametrize("scope", ["key", "channel"])
+def test_of_an_isolated_run_beside_other_workers_asks_the_service_once(scope: str) -> None:
+    asked.clear()
+    Channel("default").policy(max_running=4, each_key=True)
+    Channel("default").configure(age_after=None)
+    result = call_beside_others.enqueue(scope)
+
+    drain()
+
+    message = Message.objects.get(pk=result.id)
+    assert asked == ["asked"]
+    assert (message.state, message.failures) == (State.SCHEDULED, 0)
+    assert Group.objects.filter(name="effect").count() == 1
+    if scope == "key":
+        assert Lane.objects.get(key="a").paused_until is not None
+    else:
+        assert Channel("default").stats().paused
+
+
+def test_of_a_handler_pauses_its_raw_messages() -> None:
+    Channel("in").configure(handler=f"{__name__}.handle")
+    asked.clear()
+    send("in", 1)
+    drain()
+    send_many("in", [2, 3])
+
+    drain()
+
+    assert asked == ["asked"]
+    assert TaskPause.objects.get().task == f"{__name__}.handle"
 
 
 @pytest.mark.parametrize("calling", WAYS)

@@ -28,10 +28,10 @@ from pgqueue.calls.outcomes import (
 from pgqueue.claiming.registration import Registration
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session, connect
-from pgqueue.engine import cancel, lease
+from pgqueue.engine import cancel, lease, settle
 from pgqueue.engine.values import Claim
 from pgqueue.engine.workers import WorkerInfo
-from pgqueue.models import History, Message
+from pgqueue.models import Breaker, History, Message
 from pgqueue.states import State
 from pgqueue.worker import settler as module
 from pgqueue.worker import watchdog
@@ -40,11 +40,12 @@ from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.settler import BATCH, Settler
 from pgqueue.worker.wakeups import Wakeups
 from tests.eventually import eventually
-from tests.factories import OVER, Connection, claim, refusing, run
+from tests.factories import OVER, Connection, claim, failure, limit, refusing, run
 from tests.hearing import heard
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+MINUTE = timedelta(minutes=1)
 OOPS = ValueError("oops")
 SUCCEEDED = Succeeded('"result"')
 FAILED = Retried(OOPS, '{"class": "Oops"}', timedelta())
@@ -419,6 +420,50 @@ class TestBesideACancelThatIsOpen:
         assert made_room == []
         write_all(settler)
         assert made_room == [True]
+
+
+class TestBesideALockedBreaker:
+    """A failure that is settled in a long transaction, as code that receives messages may do."""
+
+    def test_other_endings_are_written_at_once_and_failures_after_that(
+        self, settler: Settler, leases: Leases, operator: Connection, leased: Any
+    ) -> None:
+        [of_a], [of_b], [good] = (leased(1, key=key) for key in ("a", "b", "c"))
+        [other] = run(operator, key="a")
+        limit(scope="each", breaker_failures=9, breaker_within=MINUTE, breaker_pause=MINUTE)
+
+        with operator.transaction():
+            settle.retry(operator, [failure(other)])
+            put(settler, of_a, of_b, end=FAILED)
+            put(settler, good)
+            settler.tick()
+
+            assert endings() == {good.claim.id: "succeeded"}
+            assert leases.all() == [of_a]
+        write_all(settler)
+
+        assert leases.all() == []
+        assert states()[of_a.claim.id] == states()[of_b.claim.id] == "ready"
+        assert {each.key: len(each.failed_at) for each in Breaker.objects.all()} == {"a": 2, "b": 1}
+
+    def test_failures_of_a_locked_channel_keep_nothing_else_waiting(
+        self, settler: Settler, leases: Leases, operator: Connection, leased: Any
+    ) -> None:
+        failed = [leased(1, key=str(key))[0] for key in range(20)]
+        [other] = run(operator)
+        limit(scope="channel", breaker_failures=9, breaker_within=MINUTE, breaker_pause=MINUTE)
+
+        with operator.transaction():
+            settle.retry(operator, [failure(other)])
+            put(settler, *failed, end=DIED)
+            since = time.monotonic()
+            settler.tick()
+
+            assert time.monotonic() - since < 5
+            assert leases.all() == failed
+        write_all(settler)
+
+        assert set(states().values()) == {"dead", "ready"}
 
 
 class TestWhatWasLost:

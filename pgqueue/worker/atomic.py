@@ -21,7 +21,7 @@ from pgqueue.tasks import redacting, tenants
 from pgqueue.tasks.options import Atomic
 from pgqueue.values.escaping import logger_of
 from pgqueue.worker.failures import AWAY, NotBegun, ending_after
-from pgqueue.worker.leases import Run
+from pgqueue.worker.leases import LeasedMessage, Run
 from pgqueue.worker.settler import FAILED, pause_of, write
 
 logger = logger_of(__name__)
@@ -149,7 +149,7 @@ class AtomicRun:
         # Failures, too, are written here: no heartbeat could renew the lease during the run. If the
         # settler wrote them after a rollback, the lease might end before that.
         try:
-            if not write(connection, [(leased, self._pausing_later(ending))]):
+            if not write(connection, [(leased, self._pausing_later(leased, ending))]):
                 raise LeaseLost
         except Exception as error:
             if isinstance(ending, FAILED) and is_conflict(error):
@@ -158,12 +158,12 @@ class AtomicRun:
             raise
         return ending
 
-    def _pausing_later(self, ending: Ending) -> Ending:
+    def _pausing_later(self, leased: LeasedMessage, ending: Ending) -> Ending:
         """Return the ending to write here; have what it pauses be paused after the commit.
 
         Above READ COMMITTED the rows of pauses conflict with every claim beside this run.
         """
-        if not isinstance(ending, Deferred) or (pause := pause_of(self.run.leased, ending)) is None:
+        if not isinstance(ending, Deferred) or (pause := pause_of(leased, ending)) is None:
             return ending
         connection = connections[self.alias].connection
         if not is_strict(connection):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +38,7 @@ from pgqueue.worker.runner import (
     needless,
     over_at,
 )
-from pgqueue.worker.settler import by_kind, write
+from pgqueue.worker.settler import by_kind, have_failed, write
 from pgqueue.worker.timeouts import within
 
 Ended = tuple[LeasedMessage, Ending]
@@ -342,17 +342,33 @@ class AtomicBatch(AtomicRun):
         return Closed()
 
     def _write(self) -> None:
-        """Write the endings.
+        """Write the endings. The settler writes failures that other transactions keep from it.
 
         Raises:
             LeaseLost: a lease was lost although its row was locked. Nothing of the batch stays.
         """
-        connection = connections[self.alias].connection
-        ended = [each for each in self.batch.ended.items() if not isinstance(each[1], Closed)]
+        ended = [
+            (leased, self._pausing_later(leased, ending))
+            for leased, ending in self.batch.ended.items()
+            if not isinstance(ending, Closed)
+        ]
         for kind in by_kind(ended):
-            if len(write(connection, kind)) < len(kind):
-                raise LeaseLost
-        self.batch.written = {each for each, _ in ended}
+            if not have_failed(kind):
+                self._write_kind(kind)
+                continue
+            try:
+                with transaction.atomic(using=self.alias):
+                    self._write_kind(kind)
+            except Exception as error:
+                if not is_conflict(error):
+                    raise
+                # A circuit breaker that another failure writes. The function has had its say.
+                transaction.on_commit(self._keep_lease, using=self.alias)
+
+    def _write_kind(self, kind: Sequence[Ended]) -> None:
+        if len(write(connections[self.alias].connection, kind)) < len(kind):
+            raise LeaseLost
+        self.batch.written |= {leased for leased, _ in kind}
 
     def _keep_lease(self) -> bool:
         connection = connections[self.alias]

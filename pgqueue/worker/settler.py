@@ -152,7 +152,7 @@ class Settler(Service):
         left = [each for each in taken if each[0] in self._unwritten]
         if self._refused:
             left = [each for each in left if each[0] not in self._refused]
-        for batch in sorted(by_kind(left), key=_has_failed):
+        for batch in sorted(by_kind(left), key=have_failed):
             locked += self._write_each(batch)
         self._keep_apart(locked)
         for _ in taken:
@@ -196,7 +196,7 @@ class Settler(Service):
     def _write(self, batch: Sequence[Ended]) -> list[Ended]:
         """Write endings of one kind; return the ones that another transaction has locked."""
         connection = self._session.connection
-        if _has_failed(batch):
+        if have_failed(batch):
             with connection.transaction():
                 wait_at_most(connection, PATIENCE)
                 settled = write(connection, batch)
@@ -357,7 +357,7 @@ def by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:
     return kinds.values()
 
 
-def _has_failed(batch: Sequence[Ended]) -> bool:
+def have_failed(batch: Sequence[Ended]) -> bool:
     """Return whether endings of one kind are failures: circuit breakers count them."""
     return isinstance(batch[0][1], FAILED)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import Any
 
 import pytest
 from django.core.management import call_command
 
-from pgqueue import Channel, Defer, task
+from pgqueue import BatchCall, Channel, Defer, task
 from pgqueue.database.connections import connect
 from pgqueue.models import Breaker, History, Message
 
@@ -79,20 +80,33 @@ def fail_beside_another() -> None:
     raise ConnectionError("the service is away")
 
 
-def test_a_failure_beside_another_is_written_and_calls_no_service_again() -> None:
-    answers[:] = [False, True, True]
+@task(channel="crm", max_attempts=1, atomic="repeatable read", batch=10)
+def fail_together_beside_another(calls: list[BatchCall[[]]]) -> None:
+    answers.pop()
+    with closing(connect("default", name="test")) as other:
+        other.execute("UPDATE pgqueue_breaker SET failed_at = failed_at || now()")
+    raise ConnectionError("the service is away")
+
+
+@pytest.mark.parametrize(
+    ("failing", "messages"), [(fail_beside_another, 1), (fail_together_beside_another, 2)]
+)
+def test_a_failure_beside_another_is_written_and_calls_no_service_again(
+    failing: Any, messages: int
+) -> None:
+    answers[:] = [False]
     CRM.policy(breaker=(9, 60, 3600))
     ask.enqueue()
     drain()
     answers[:] = [True] * 12
-    fail_beside_another.enqueue()
+    failing.enqueue_many([()] * messages)
 
     drain()
 
     assert len(answers) == 11
-    assert len(Breaker.objects.get().failed_at) == 3
-    (error,) = Message.objects.dead().get(task__endswith="fail_beside_another").errors
-    assert error["class"] == "builtins.ConnectionError"
+    assert len(Breaker.objects.get().failed_at) == 2 + messages
+    dead = Message.objects.dead().filter(task=failing.name)
+    assert [each.errors[0]["class"] for each in dead] == ["builtins.ConnectionError"] * messages
 
 
 def test_a_deferral_is_no_failure() -> None:

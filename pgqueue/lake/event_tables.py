@@ -162,12 +162,14 @@ def columns_of(table: EventTable, known: pa.Schema | None) -> dict[str, EventFie
     """Return the fields by the names of their columns.
 
     A field gets another name if an event has a column of its name, or if the table has it with
-    another type.
+    another type. A column that the table has keeps its spelling: DuckLake tells no column from
+    another one by its case.
 
     Args:
         known: the columns that the table has; None: there is no table.
     """
     others = {each.name.lower(): _word(each.type) for each in known or ()}
+    spelled = {each.name.lower(): each.name for each in known or ()}
     taken = {*TAKEN, VERSION, PAYLOAD, DAY, SOURCE}
     found = {}
     for field in table.fields:
@@ -178,7 +180,7 @@ def columns_of(table: EventTable, known: pa.Schema | None) -> dict[str, EventFie
             if each.lower() not in taken and others.get(each.lower(), word) == word
         )
         taken.add(name.lower())
-        found[name] = field
+        found[spelled.get(name.lower(), name)] = field
     return found
 
 

@@ -221,6 +221,15 @@ class TestAColumn:
         assert list(columns_of(number, both)) == list(first)
         assert list(columns_of(text, both)) == list(second)
 
+    def test_keeps_its_spelling_where_only_the_case_of_its_field_changes(self) -> None:
+        """DuckLake refuses a second column with another case, and each export would end there."""
+        before = columns_of(EventTable("a.b", (EventField("orderId", int),)), None)
+        renamed = EventField("orderid", int)
+
+        after = columns_of(EventTable("a.b", (renamed,)), schema_of(before))
+
+        assert after == {"orderId": renamed}
+
     def test_has_a_type_that_holds_the_values_of_its_hint(self) -> None:
         class Odd(Event, topic="lake.odd"):
             either: int | float

@@ -243,6 +243,8 @@ class _Exporting:
         followed = [*self._of_history(), *self._of_events(events)]
         # All tables are of this database.
         targets.disown(self._connection, self._target)
+        # The record may be ahead of a table that is new, or that comes from a backup.
+        self._note(followed)
         waiting = self._waiting(followed)
         for each, end, rows in _one_ahead(self._batches_of(followed)):
             targets.confirm(self._connection)
@@ -381,9 +383,9 @@ class _Exporting:
             for log in (streaming, eventstream)
         )
         known = targets.record(self._connection, self._target)
-        if last.last > known.history:
+        if last.last != known.history or known.batch < 0:
             self._note_of("history", known.batch, last)
-        if events.last > known.event_position:
+        if events.last != known.event_position:
             self._note_of(EVENTS, known.event_batch, events)
 
     def _note_of(self, log: str, batch: int, last: Any) -> None:

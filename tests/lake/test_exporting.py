@@ -18,7 +18,7 @@ from pgqueue.arrow.copying import arrow_schema
 from pgqueue.arrow.errors import DataLoss, ExportConflict, OtherCluster
 from pgqueue.arrow.tables import TABLES
 from pgqueue.engine import identity
-from pgqueue.lake import Lake, UnknownFormat, export, opened
+from pgqueue.lake import EventTable, Lake, UnknownFormat, export, opened
 from pgqueue.lake.formats import LakePlace
 from pgqueue.models import Export
 from pgqueue.redaction import Redaction
@@ -169,9 +169,49 @@ class TestAnExport:
         noted = [each.message_id for each in Export.objects.all()]
         lake.export(batch=3)
 
-        assert noted == []
+        assert noted == [0]
         assert Export.objects.get().message_id == max(all_ids(connection))
         assert lake.values("history", "id") == all_ids(connection)
+
+    def test_notes_at_once_how_far_a_table_is_that_was_added(
+        self, delta: OurLake, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Retention would remove events that the new table lacks."""
+        store(connection, 3)
+        delta.export()
+        noted = Export.objects.values_list("event_position", flat=True)
+        before = noted.get()
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise OSError("No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("pgqueue.lake.delta.DeltaLake.append", fail)
+            with pytest.raises(OSError, match="No space"):
+                delta.export(events=[EventTable("order.paid", ())])
+        ahead = noted.get()
+        delta.export(events=[EventTable("order.paid", ())])
+
+        assert (before, ahead, noted.get()) == (3, 0, 3)
+
+    def test_notes_no_time_of_an_export_that_appends_nothing(
+        self, delta: OurLake, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The check `export` of pgqueue_health would not notice that an export fails."""
+        store(connection, 3)
+        delta.export()
+        store(connection, 3)
+        times = Export.objects.values_list("exported_at", flat=True)
+        before = times.get()
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise OSError("No space left on device")
+
+        monkeypatch.setattr("pgqueue.lake.delta.DeltaLake.append", fail)
+        with pytest.raises(OSError, match="No space"):
+            delta.export()
+
+        assert times.get() == before
 
     def test_finds_the_position_although_the_database_has_forgotten_the_target(
         self, delta: OurLake, connection: Connection

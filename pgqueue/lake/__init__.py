@@ -19,6 +19,7 @@ except ImportError as error:
 from pgqueue.lake.errors import (
     CatalogUnreachable,
     CommitConflict,
+    LakeFailed,
     MissingPackage,
     NoTable,
     OtherSource,
@@ -38,6 +39,7 @@ __all__ = [
     "EventTable",
     "Lake",
     "LakeExport",
+    "LakeFailed",
     "MissingPackage",
     "NoTable",
     "OtherSource",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import date
 from pathlib import Path
 
+import pyarrow as pa
 from pyarrow import parquet
 
 from pgqueue.lake.errors import NoTable
-from pgqueue.lake.formats import DAY, SOURCE, Condition, LakePlace, check_source, opened
+from pgqueue.lake.formats import DAY, SOURCE, Condition, Lake, LakePlace, check_source, opened
 from pgqueue.values.names import SCHEME, as_folder
 
 
@@ -41,6 +42,7 @@ def copy(
 
     Raises:
         CatalogUnreachable: the catalog of the lake does not open.
+        LakeFailed: the reader of the format, or the place of the lake, has failed.
         MissingPackage: the extra of the format is not installed.
         NoTable: the lake lacks a table.
         OtherSource: the lake has several sources and none is given, or none and one is given.
@@ -73,5 +75,15 @@ def copy(
             rows = lake.read(table, names, chosen)
             (into / table).mkdir(parents=True)
             with parquet.ParquetWriter(into / table / "rows.parquet", rows.schema) as writer:
-                for batch in rows:
+                for batch in _batches(lake, rows):
                     writer.write_batch(batch)
+
+
+def _batches(lake: Lake, rows: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of rows of a lake; raise an error of their reader as LakeFailed."""
+    while True:
+        with lake.failures():
+            batch = next(rows, None)
+        if batch is None:
+            return
+        yield batch

@@ -24,6 +24,8 @@ from pgqueue.lake.formats import (
     Position,
     check_after,
     conflicts,
+    failures,
+    naming_failures,
     needed,
 )
 
@@ -33,6 +35,7 @@ APP = "pgqueue"
 PARTS = ("txid", "id", "position", "marker")
 
 
+@naming_failures
 class DeltaLake:
     """A lake of the format Delta: see `formats.Lake`.
 
@@ -156,6 +159,10 @@ class DeltaLake:
             )
             opened.create_checkpoint()
             opened.cleanup_metadata()
+
+    def failures(self) -> AbstractContextManager[None]:
+        """Return a context that raises other errors of the writer, and of files, as LakeFailed."""
+        return failures(self._place.to, needed("deltalake.exceptions", EXTRA).DeltaError)
 
     def close(self) -> None:
         """Close the lake: each method has opened and closed its table."""

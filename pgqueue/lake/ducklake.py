@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
-from pgqueue.arrow.urls import DEFAULT, connect
+from pgqueue.arrow.urls import DEFAULT, connect, resolve
 from pgqueue.lake.errors import CatalogUnreachable
 from pgqueue.lake.extensions import EXTRA, POSTGRES, attach, duckdb_with, quoted, type_of
 from pgqueue.lake.formats import (
@@ -27,7 +28,10 @@ from pgqueue.lake.formats import (
     as_sql,
     check_after,
     conflicts,
+    failures,
+    naming_failures,
     needed,
+    on_one_line,
 )
 from pgqueue.values.names import SCHEME
 
@@ -46,6 +50,7 @@ DuckDB tells them by their text only (up to 1.5 at least), outside of a commit.
 """
 
 
+@naming_failures
 class DuckLake:
     """A lake of the format DuckLake: see `formats.Lake`.
 
@@ -71,7 +76,8 @@ class DuckLake:
         try:
             connect(reference, name="catalog").close()
         except psycopg.OperationalError as error:
-            raise CatalogUnreachable(f"The catalog is unreachable: {error}") from None
+            raise CatalogUnreachable(f"The catalog is unreachable: {on_one_line(error)}") from None
+        self._secret = make_conninfo(resolve(reference))
         try:
             attach(
                 self._db,
@@ -82,10 +88,15 @@ class DuckLake:
             )
             self._db.execute("USE lake")
         except needed("duckdb", EXTRA).Error as error:
-            raise CatalogUnreachable(f"The catalog of {place.to} does not open: {error}") from None
+            raise CatalogUnreachable(
+                f"The catalog of {place.to} does not open: {on_one_line(error)}"
+            ) from None
 
     def columns(self, table: str) -> pa.Schema | None:
         """Return the columns of a table; None: there is no table."""
+        return self._columns(table)
+
+    def _columns(self, table: str) -> pa.Schema | None:
         if table not in self._tables():
             return None
         return self._db.execute(f"SELECT * FROM {table} LIMIT 0").to_arrow_table().schema  # noqa: S608
@@ -100,7 +111,7 @@ class DuckLake:
         """Create a table, or add the columns to it that it lacks."""
         types = {each.name: type_of(each) for each in schema}
         with self._transaction(table):
-            found = self.columns(table)
+            found = self._columns(table)
             known = [] if found is None else found.names
             self._db.execute(
                 f"CREATE TABLE IF NOT EXISTS {self._positions} "
@@ -148,7 +159,7 @@ class DuckLake:
     ) -> None:
         """Append rows, and set the position, in one commit: see `formats.Lake`."""
         with self._transaction(table):
-            check_after(table, self.position(table), after)
+            check_after(table, self._position_in(self._positions, table), after)
             if rows.num_rows:
                 self._insert(table, rows)
             self._db.execute(f"DELETE FROM {self._positions} WHERE table_name = ?", [table])  # noqa: S608
@@ -195,6 +206,10 @@ class DuckLake:
             self._db.execute(f"CALL ducklake_expire_snapshots('lake', older_than => {until})")
             for clean in ("ducklake_cleanup_old_files", "ducklake_delete_orphaned_files"):
                 self._db.execute(f"CALL {clean}('lake', older_than => {until})")
+
+    def failures(self) -> AbstractContextManager[None]:
+        """Return a context that raises other errors of the writer, and of files, as LakeFailed."""
+        return failures(self._place.to, needed("duckdb", EXTRA).Error, secret=self._secret)
 
     def close(self) -> None:
         """Close the lake."""

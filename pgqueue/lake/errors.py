@@ -15,6 +15,10 @@ class CatalogUnreachable(PipelineError):
     """The catalog of a lake does not open."""
 
 
+class LakeFailed(PipelineError):
+    """The writer of a format, or the place of a lake, has failed: a full disk, a lost catalog."""
+
+
 class CommitConflict(ExportConflict):
     """Another commit to the lake came first, and this one has written nothing."""
 

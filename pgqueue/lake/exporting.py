@@ -137,6 +137,8 @@ def export(
         ExportConflict: another export writes to this target.
         InvalidOption: the source is invalid, or an option does not fit a lake of several sources;
             or two topics have one table.
+        LakeFailed: the writer of the format, or the place of the lake, has failed. The next export
+            goes on after the last commit.
         MissingPackage: the extra of the format is not installed.
         OtherCluster: a table is of another database, or this database was restored.
         OtherSource: the lake was begun without a source, or with sources; or it has this database

@@ -9,19 +9,26 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import timedelta
+from functools import wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from pgqueue.arrow.errors import ExportConflict
-from pgqueue.lake.errors import CommitConflict, MissingPackage, OtherSource, UnknownFormat
+import pyarrow as pa
+
+from pgqueue.arrow.errors import ExportConflict, PipelineError
+from pgqueue.lake.errors import (
+    CommitConflict,
+    LakeFailed,
+    MissingPackage,
+    OtherSource,
+    UnknownFormat,
+)
 from pgqueue.values.error_words import hint, shown
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 T = TypeVar("T")
+L = TypeVar("L", bound="Lake")
 
 DAY = "day"
 """The column with the UTC day of a row, by which all tables are partitioned."""
@@ -69,7 +76,8 @@ class LakePlace(NamedTuple):
 class Lake(Protocol):
     """An open lake, as one source writes to it.
 
-    Each verb that commits raises `CommitConflict` if another commit came first.
+    Each verb that commits raises `CommitConflict` if another commit came first. Each verb raises
+    `LakeFailed` if the writer of the format, or the place of the lake, fails.
     """
 
     def columns(self, table: str) -> pa.Schema | None:
@@ -102,7 +110,10 @@ class Lake(Protocol):
     def read(
         self, table: str, names: Sequence[str], conditions: Sequence[Condition]
     ) -> pa.RecordBatchReader:
-        """Return columns of the rows that meet all conditions."""
+        """Return columns of the rows that meet all conditions.
+
+        The reader reads the files later: read from it within `failures()`.
+        """
 
     def compact(self) -> None:
         """Merge small files."""
@@ -110,8 +121,40 @@ class Lake(Protocol):
     def expire(self, older_than: timedelta) -> None:
         """Remove snapshots that are older, and the files that no other snapshot needs."""
 
+    def failures(self) -> AbstractContextManager[None]:
+        """Return a context that raises other errors of the writer, and of files, as LakeFailed."""
+
     def close(self) -> None:
         """Close the lake."""
+
+
+VERBS = (
+    "columns",
+    "create",
+    "position",
+    "databases",
+    "append",
+    "replace",
+    "read",
+    "compact",
+    "expire",
+)
+
+
+def naming_failures(cls: type[L]) -> type[L]:
+    """Have each verb of a lake raise other errors of the writer, and of files, as LakeFailed."""
+    for name in VERBS:
+        setattr(cls, name, _naming_failures(getattr(cls, name)))
+    return cls
+
+
+def _naming_failures(verb: Callable[..., T]) -> Callable[..., T]:
+    @wraps(verb)
+    def within(lake: Lake, *given: Any, **named: Any) -> T:
+        with lake.failures():
+            return verb(lake, *given, **named)
+
+    return within
 
 
 FORMATS = ("ducklake", "delta", "iceberg")
@@ -181,8 +224,35 @@ def conflicts(what: str, *errors: type[Exception]) -> Iterator[None]:
         yield
     except errors as error:
         raise CommitConflict(
-            f"Another export has changed {what} meanwhile: {error}. Run it again."
+            f"Another export has changed {what} meanwhile: {on_one_line(error)}. Run it again."
         ) from error
+
+
+@contextmanager
+def failures(to: str, *errors: type[Exception], secret: str = "") -> Iterator[None]:
+    """Raise an error of a writer, of Arrow or of files as a LakeFailed.
+
+    Args:
+        to: the folder of the lake.
+        errors: the errors of the writer.
+        secret: a text that the error does not show, such as the URL of the catalog.
+    """
+    try:
+        yield
+    except PipelineError:
+        raise
+    except (OSError, pa.ArrowException, *errors) as error:
+        said = on_one_line(error, secret) or type(error).__name__
+        raise LakeFailed(
+            f"The lake {to} has failed: {said.rstrip('.')}. Run this again when the cause is "
+            "mended: no row is lost or doubled."
+        ) from (None if secret else error)
+
+
+def on_one_line(error: Exception, secret: str = "") -> str:
+    """Return the text of an error on one line, with "…" in the place of a secret text."""
+    said = " ".join(str(error).split())
+    return said.replace(" ".join(secret.split()), "…") if secret else said
 
 
 def retried(commit: Callable[[], T]) -> T:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from pgqueue.arrow.urls import resolve
 from pgqueue.lake.errors import CatalogUnreachable
@@ -25,7 +26,10 @@ from pgqueue.lake.formats import (
     as_sql,
     check_after,
     conflicts,
+    failures,
+    naming_failures,
     needed,
+    on_one_line,
 )
 from pgqueue.values.names import SCHEME
 
@@ -35,13 +39,16 @@ if TYPE_CHECKING:
 EXTRA = "iceberg"
 NAMESPACE = "pgqueue"
 POSITION = "pgqueue.position"
+TABLES = "iceberg_tables"
+"""The table of a catalog that has its tables."""
 RETRIES = "commit.retry.num-retries"
 
 
+@naming_failures
 class IcebergLake:
     """A lake of the format Iceberg: see `formats.Lake`.
 
-    Opens a catalog, and creates it if there is none.
+    Opens a catalog, and creates it if there is none and the lake is not only read.
 
     Raises:
         CatalogUnreachable: the catalog does not open.
@@ -56,18 +63,30 @@ class IcebergLake:
         self._is_any = needed("pyiceberg.expressions", EXTRA).AlwaysTrue()
         errors = needed("sqlalchemy.exc", EXTRA)
         is_url = SCHEME.match(place.to)
-        if not is_url:
-            Path(place.to).mkdir(parents=True, exist_ok=True)
+        self._warehouse = place.to if is_url else f"file://{place.to}"
         try:
-            self._catalog = sql.SqlCatalog(
-                "pgqueue",
-                uri=_uri(place),
-                warehouse=place.to if is_url else f"file://{place.to}",
-                **(place.storage or {}),
-            )
-            self._catalog.create_namespace_if_not_exists(NAMESPACE)
-        except (errors.SQLAlchemyError, ValueError) as error:
-            raise CatalogUnreachable(f"The catalog of {place.to} does not open: {error}") from None
+            if not is_url and not place.is_read_only:
+                Path(place.to).mkdir(parents=True, exist_ok=True)
+            with ExitStack() as undo:
+                self._catalog = sql.SqlCatalog(
+                    "pgqueue",
+                    uri=_uri(place),
+                    warehouse=self._warehouse,
+                    init_catalog_tables=str(not place.is_read_only),
+                    **(place.storage or {}),
+                )
+                undo.callback(self._catalog.close)
+                if not place.is_read_only:
+                    self._catalog.create_namespace_if_not_exists(NAMESPACE)
+                elif (
+                    not needed("sqlalchemy", EXTRA).inspect(self._catalog.engine).has_table(TABLES)
+                ):
+                    raise ValueError(f"it has no table {TABLES}. Export to it first.")
+                undo.pop_all()
+        except (errors.SQLAlchemyError, OSError, ValueError) as error:
+            raise CatalogUnreachable(
+                f"The catalog of {place.to} does not open: {on_one_line(error)}"
+            ) from None
         self._tables: list[str] = []
 
     def columns(self, table: str) -> pa.Schema | None:
@@ -171,6 +190,13 @@ class IcebergLake:
             with self._conflicts(table):
                 self._open(table).maintenance.expire_snapshots().older_than(until).commit()
 
+    def failures(self) -> AbstractContextManager[None]:
+        """Return a context that raises other errors of the writer, and of files, as LakeFailed."""
+        known = vars(needed("pyiceberg.exceptions", EXTRA)).values()
+        own = [each for each in known if isinstance(each, type) and issubclass(each, Exception)]
+        of_the_catalog = needed("sqlalchemy.exc", EXTRA).SQLAlchemyError
+        return failures(self._place.to, of_the_catalog, ValueError, *own)
+
     def close(self) -> None:
         """Close the catalog's connections."""
         self._catalog.close()
@@ -198,6 +224,9 @@ def _uri(place: LakePlace) -> str:
             raise CatalogUnreachable(
                 f"The tables of {place.to} need a catalog elsewhere: give the URL of a database."
             )
+        if place.is_read_only:
+            # SQLite would make an empty file.
+            return f"sqlite:///file:{quote(place.to)}/catalog.db?mode=ro&uri=true"
         return f"sqlite:///{place.to}/catalog.db"
     url = resolve(place.catalog)
     for scheme in ("postgresql://", "postgres://"):

@@ -11,14 +11,16 @@ from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
+from psycopg.conninfo import make_conninfo
 
 from pgqueue.arrow import redacting
 from pgqueue.arrow.copying import arrow_schema
 from pgqueue.arrow.options import StreamOptions
 from pgqueue.arrow.reading import query
+from pgqueue.arrow.urls import resolve
 from pgqueue.lake.errors import MissingPackage
 from pgqueue.lake.extensions import EXTRA, POSTGRES, attach, duckdb_with, quoted, type_of
-from pgqueue.lake.formats import needed
+from pgqueue.lake.formats import needed, on_one_line
 from pgqueue.redaction import Redaction
 from pgqueue.values.escaping import logger_of
 
@@ -57,7 +59,9 @@ class Scanner:
             try:
                 rows = self._scan(follow, options, part)
             except Exception as error:
-                logger.warning("DuckDB does not read %s, so COPY does: %s", options.name, error)
+                # DuckDB's error of a lost connection contains the URL with the password.
+                said = on_one_line(error, make_conninfo(resolve(self._url)))
+                logger.warning("DuckDB does not read %s, so COPY does: %s", options.name, said)
             else:
                 follow.confirm(options, start, part)
                 return rows

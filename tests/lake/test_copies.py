@@ -6,14 +6,17 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from psycopg.conninfo import conninfo_to_dict
 from pyarrow import parquet
 
 from pgqueue.lake import CatalogUnreachable, Lake, NoTable, OtherSource, opened
 from pgqueue.lake.copies import copy
+from pgqueue.lake.formats import LakePlace
 from tests.factories import Connection
 from tests.lake.lakes import OurLake
 from tests.lake.test_exporting import place_of
@@ -72,6 +75,18 @@ class TestACopy:
         with pytest.raises((NoTable, CatalogUnreachable), match=r"has no table history|catalog"):
             copied(lake, tmp_path)
         assert connection.execute("SELECT to_regnamespace('pgqueue_lake')").fetchone() == (None,)
+        assert [*lake.folder.iterdir()] == []
+
+    def test_makes_no_catalog_of_iceberg_in_a_database(
+        self, url: str, connection: Connection, tmp_path: Path
+    ) -> None:
+        given = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+        catalog = f"postgresql:///{given.pop('dbname')}?{urlencode(given)}"
+
+        with pytest.raises(CatalogUnreachable, match="has no table iceberg_tables. Export to it"):
+            opened("iceberg", LakePlace(str(tmp_path), catalog, is_read_only=True))
+
+        assert connection.execute("SELECT to_regclass('iceberg_tables')").fetchone() == (None,)
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,7 @@ class TestARefusal:
         if moment == "before":
             append()
         else:
-            name = "position" if lake.name == "ducklake" else "_position_of"
+            name = "_position_in" if lake.name == "ducklake" else "_position_of"
             found = getattr(one, name)
 
             def appending(*given: Any) -> Any:

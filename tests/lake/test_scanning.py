@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from pgqueue.arrow import eventstream, streaming
 from pgqueue.arrow.errors import DataLoss
@@ -107,6 +108,31 @@ def test_copy_reads_the_rows_that_duckdb_refuses(
 
     assert rows.num_rows == 3
     assert caplog.messages[0].startswith("DuckDB does not read history, so COPY does: Binder")
+
+
+def test_the_error_that_it_logs_has_no_password(
+    url: str,
+    connection: Connection,
+    scanner: Scanner,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended(connection)
+    wait_for_horizon(url)
+    options = options_of(url, "history")
+    start, part = whole(streaming, options)
+    secret = make_conninfo(url, password="hunter2")  # the server trusts each connection
+    monkeypatch.setattr(scanner, "_url", secret)
+
+    def fail(sql: str) -> None:
+        raise OSError(f'Unable to connect to "{secret}":\nthe server is gone')
+
+    monkeypatch.setattr(scanner, "_query", fail)
+
+    scanner.read(streaming, options, start, part)
+
+    [said] = caplog.messages
+    assert said.endswith('so COPY does: Unable to connect to "…": the server is gone')
 
 
 def test_copy_reads_all_rows_where_duckdb_is_missing(

@@ -88,7 +88,7 @@ FROM half_open h
 WHERE b.channel = %(channel)s AND b.key = h.key
 
 -- name: locked_breakers
--- Those of the keys whose breakers another transaction writes.
+-- Return the keys whose breakers another transaction writes.
 WITH free AS MATERIALIZED (
     SELECT key FROM pgqueue_breaker
     WHERE channel = %(channel)s AND key = ANY (%(keys)s::text[])
@@ -138,8 +138,8 @@ FOR NO KEY UPDATE SKIP LOCKED
 -- include: urgency_marked
 
 -- name: put_urgency_off
--- Urgent messages of a task that was told to wait give way to those of other lanes: a claim of few messages looks at
--- the longest urgent lanes only.
+-- A lane whose urgent messages wait with their task makes room for other lanes. A claim of few messages looks only at
+-- the lanes that have been urgent for longest.
 UPDATE pgqueue_lane
 SET urgent_at = statement_timestamp() + interval '1 second'
 WHERE channel = %(channel)s AND key = ANY (%(keys)s::text[]) AND urgent_at <= statement_timestamp()

@@ -36,7 +36,7 @@ CROSS JOIN LATERAL pgqueue_enqueue_v1(
 ORDER BY each.number
 
 -- name: of_flows
--- Those of the messages that are of a flow: no other message replaces them.
+-- Return the messages that belong to a flow. No other message replaces them.
 SELECT id FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[]) AND flow_id IS NOT NULL
 
 -- name: bound_wait

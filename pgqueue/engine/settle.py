@@ -209,7 +209,7 @@ def defer(connection: Connection, deferrals: Collection[Deferral]) -> set[int]:
 
 
 def pause(connection: Connection, pauses: Mapping[Pause, timedelta]) -> None:
-    """Have workers start nothing of these scopes, each for so long from now."""
+    """Pause channels, lanes and tasks, each for its time from now."""
     # In the order of the names, as other sessions lock them: otherwise two might wait for each
     # other.
     channels = sorted(each for each in pauses if each.channel and each.key is None)

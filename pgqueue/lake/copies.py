@@ -41,7 +41,9 @@ def copy(
         until: The last UTC day to copy; None: all.
 
     Raises:
-        CatalogUnreachable: the catalog of the lake does not open.
+        CatalogUnreachable: the catalog of the lake does not open, or is of another lake.
+        InvalidOption: the writer of the format refuses the name of the folder, or the catalog is no
+            URL.
         LakeFailed: the reader of the format, or the place of the lake, has failed.
         MissingPackage: the extra of the format is not installed.
         NoTable: the lake lacks a table.

@@ -12,9 +12,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from pgqueue.arrow.urls import DEFAULT, connect, resolve
@@ -27,6 +29,7 @@ from pgqueue.lake.formats import (
     Position,
     as_sql,
     check_after,
+    check_folder,
     conflicts,
     failures,
     naming_failures,
@@ -43,10 +46,14 @@ SCHEMA = "pgqueue_lake"
 POSITIONS = "positions"
 """The table of the positions; each source has its own, so that two sources never conflict in it."""
 
-CAME_FIRST = re.compile("could not serialize access|deadlock detected")
-"""Errors of PostgreSQL where another transaction of the catalog came first.
+CAME_FIRST = re.compile(
+    "Transaction conflict|write-write conflict|maximum retry count"
+    "|another transaction|could not serialize access|deadlock detected"
+)
+"""Errors of DuckLake, DuckDB and PostgreSQL where another transaction of the catalog came first.
 
-DuckDB tells them by their text only (up to 1.5 at least), outside of a commit.
+DuckDB tells them by their text only (up to 1.5 at least): any commit that fails is a
+TransactionException.
 """
 
 
@@ -57,11 +64,14 @@ class DuckLake:
     Opens a catalog, and creates it if there is none.
 
     Raises:
-        CatalogUnreachable: the catalog does not open.
+        CatalogUnreachable: the catalog does not open, or is of another lake.
+        InvalidOption: DuckDB does not write to a folder of this name.
         MissingPackage: the extra is not installed.
     """
 
     def __init__(self, place: LakePlace) -> None:
+        # DuckDB reads it as the beginning of an escape.
+        check_folder(place.to, "\\", "DuckDB")
         self._place = place
         self._positions = f"{POSITIONS}_{place.source}" if place.source else POSITIONS
         extensions = ["ducklake", POSTGRES]
@@ -74,9 +84,14 @@ class DuckLake:
         reference = place.catalog or DEFAULT
         # An error of DuckDB contains the URL with its password, so psycopg tries it first.
         try:
-            connect(reference, name="catalog").close()
+            with connect(reference, name="catalog") as connection:
+                _check_folder(connection, place)
         except psycopg.OperationalError as error:
             raise CatalogUnreachable(f"The catalog is unreachable: {on_one_line(error)}") from None
+        except (psycopg.Error, OSError) as error:
+            raise CatalogUnreachable(
+                f"The catalog of {place.to} does not open: {on_one_line(error)}"
+            ) from None
         self._secret = make_conninfo(resolve(reference))
         try:
             attach(
@@ -125,6 +140,10 @@ class DuckLake:
             for name, type in types.items():
                 if known and name not in known:
                     self._db.execute(f'ALTER TABLE {table} ADD COLUMN "{name}" {type}')
+            if not self._positions_in(self._positions, table):
+                # Two deletes of a row conflict, and two inserts do not: so the first append has a
+                # row to delete, as each other one has.
+                self._note(table, None)
 
         # Then a program that reads the Parquet files finds all rows in them. A session does not see
         # the option that another one has set, so each sets it.
@@ -138,11 +157,21 @@ class DuckLake:
         return self._position_in(self._positions, table)
 
     def _position_in(self, positions: str, table: str) -> Position | None:
-        row = self._db.execute(
-            f"SELECT position FROM {positions} WHERE table_name = ? LIMIT 1",  # noqa: S608
+        known = [each for each in self._positions_in(positions, table) if each is not None]
+        return json.loads(known[0]) if known else None
+
+    def _positions_in(self, positions: str, table: str) -> list[str | None]:
+        found = self._db.execute(
+            f"SELECT position FROM {positions} WHERE table_name = ?",  # noqa: S608
             [table],
-        ).fetchone()
-        return json.loads(row[0]) if row else None
+        ).fetchall()
+        return [position for (position,) in found]
+
+    def _note(self, table: str, position: Position | None) -> None:
+        self._db.execute(
+            f"INSERT INTO {self._positions} VALUES (?, ?, now())",  # noqa: S608
+            [table, None if position is None else json.dumps(position)],
+        )
 
     def databases(self, table: str) -> Mapping[str, str]:
         """Return the identity of the database of each source that has a position in a table."""
@@ -163,10 +192,7 @@ class DuckLake:
             if rows.num_rows:
                 self._insert(table, rows)
             self._db.execute(f"DELETE FROM {self._positions} WHERE table_name = ?", [table])  # noqa: S608
-            self._db.execute(
-                f"INSERT INTO {self._positions} VALUES (?, ?, now())",  # noqa: S608
-                [table, json.dumps(position)],
-            )
+            self._note(table, position)
 
     def replace(self, table: str, rows: pa.Table) -> None:
         """Replace all rows of the source in a table in one commit."""
@@ -199,13 +225,16 @@ class DuckLake:
             self._db.execute("CALL ducklake_merge_adjacent_files('lake')")
 
     def expire(self, older_than: timedelta) -> None:
-        """Remove snapshots that are older, and the files that no other snapshot needs."""
+        """Remove snapshots that are older, and the files that only they need.
+
+        Files of a killed export stay. DuckLake would remove each file below the folder that the
+        catalog does not know, such as a file of another lake.
+        """
         # Arithmetic on these times would take the extension ICU.
         until = f"TIMESTAMPTZ {quoted((datetime.now(UTC) - older_than).isoformat(' '))}"
         with self._conflicts("the catalog"):
             self._db.execute(f"CALL ducklake_expire_snapshots('lake', older_than => {until})")
-            for clean in ("ducklake_cleanup_old_files", "ducklake_delete_orphaned_files"):
-                self._db.execute(f"CALL {clean}('lake', older_than => {until})")
+            self._db.execute(f"CALL ducklake_cleanup_old_files('lake', older_than => {until})")
 
     def failures(self) -> AbstractContextManager[None]:
         """Return a context that raises other errors of the writer, and of files, as LakeFailed."""
@@ -227,16 +256,44 @@ class DuckLake:
                     self._db.execute("ROLLBACK")
                 raise
 
-    @contextmanager
-    def _conflicts(self, what: str) -> Iterator[None]:
-        duckdb = needed("duckdb", EXTRA)
-        with conflicts(what, duckdb.TransactionException):
-            try:
-                yield
-            except duckdb.Error as error:
-                if CAME_FIRST.search(str(error)):
-                    raise duckdb.TransactionException(str(error)) from error
-                raise
+    def _conflicts(self, what: str) -> AbstractContextManager[None]:
+        return conflicts(what, needed("duckdb", EXTRA).Error, words=CAME_FIRST)
 
 
 open_lake = DuckLake
+
+
+def _check_folder(connection: psycopg.Connection[Any], place: LakePlace) -> None:
+    """Check that the folder and the catalog are of one lake, or that there is no lake yet.
+
+    Raises:
+        CatalogUnreachable: the catalog, or the files of the folder, are of another lake.
+    """
+    # The first export of another source may make both meanwhile, and it makes the catalog first.
+    has_files = not SCHEME.match(place.to) and any(
+        each.is_file() for each in Path(place.to, "main").rglob("*")
+    )
+    found = _folder_of(connection)
+    if found is not None and found.rstrip("/") != place.to.rstrip("/"):
+        raise CatalogUnreachable(
+            f"The catalog of {place.to} does not open: it is of the lake in {found}. Export to "
+            "that folder, or give a --catalog of its own: another database."
+        )
+    if found is None and has_files and not place.is_read_only:
+        raise CatalogUnreachable(
+            f"The folder {place.to} has files of another DuckLake that this catalog does not know. "
+            "Export to another folder, or give the --catalog of this lake."
+        )
+
+
+def _folder_of(connection: psycopg.Connection[Any]) -> str | None:
+    """Return the folder of the lake that a catalog has; None: the catalog has no lake."""
+    has = connection.execute("SELECT to_regclass(%s)", [f"{SCHEMA}.ducklake_metadata"])
+    if has.fetchone() == (None,):
+        return None
+    row = connection.execute(
+        sql.SQL(
+            "SELECT value FROM {}.ducklake_metadata WHERE key = 'data_path' AND scope IS NULL"
+        ).format(sql.Identifier(SCHEMA))
+    ).fetchone()
+    return row[0] if row else None

@@ -12,7 +12,7 @@ class UnknownFormat(PipelineError):
 
 
 class CatalogUnreachable(PipelineError):
-    """The catalog of a lake does not open."""
+    """The catalog of a lake does not open, or is of another lake."""
 
 
 class LakeFailed(PipelineError):

@@ -38,6 +38,7 @@ from pgqueue.arrow.targets import HELD, UNKNOWN, Progress
 from pgqueue.lake.errors import OtherSource
 from pgqueue.lake.event_tables import EventTable, check_names, columns_of, rows_of, schema_of
 from pgqueue.lake.formats import (
+    ANOTHER_LAKE,
     DAY,
     SOURCE,
     Lake,
@@ -132,11 +133,12 @@ def export(
         event_progress: The function is called as the export of events goes on.
 
     Raises:
-        CatalogUnreachable: the catalog of the lake does not open.
+        CatalogUnreachable: the catalog of the lake does not open, or is of another lake.
         DataLoss: retention has removed rows that a table lacks.
         ExportConflict: another export writes to this target.
         InvalidOption: the source is invalid, or an option does not fit a lake of several sources;
-            or two topics have one table.
+            or two topics have one table. The writer of the format may refuse the folder or the
+            catalog, too.
         LakeFailed: the writer of the format, or the place of the lake, has failed. The next export
             goes on after the last commit.
         MissingPackage: the extra of the format is not installed.
@@ -411,7 +413,7 @@ class _Exporting:
             other = ", or as another source" if self._source else ""
             raise type(error)(
                 f"The table {table} of {self._to}{of} does not follow this database: {error} "
-                f"An export has no checkpoint beside its tables: export to another folder{other}."
+                f"An export has no checkpoint beside its tables: {ANOTHER_LAKE}{other}."
             ) from error
 
 

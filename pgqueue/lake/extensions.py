@@ -50,7 +50,7 @@ def attach(db: Any, reference: str, sql: str) -> None:
 
     Args:
         reference: see `arrow.urls.resolve`.
-        sql: the statement, with `{}` in the place of the connection string.
+        sql: The statement. Its first `{}` is in the place of the connection string.
 
     Raises:
         duckdb.Error: the statement failed. The error does not contain the connection string.
@@ -58,7 +58,7 @@ def attach(db: Any, reference: str, sql: str) -> None:
     conninfo = make_conninfo(resolve(reference))
     error = needed("duckdb", EXTRA).Error
     try:
-        db.execute(sql.replace("{}", conninfo.replace("'", "''")))
+        db.execute(sql.replace("{}", conninfo.replace("'", "''"), 1))
     except error as failure:
         raise type(failure)(str(failure).replace(conninfo, "…")) from None
 

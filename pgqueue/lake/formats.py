@@ -7,6 +7,7 @@ or neither.
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from pgqueue.arrow.errors import ExportConflict, PipelineError
+from pgqueue.arrow.errors import ExportConflict, InvalidOption, PipelineError
 from pgqueue.lake.errors import (
     CommitConflict,
     LakeFailed,
@@ -26,6 +27,7 @@ from pgqueue.lake.errors import (
     UnknownFormat,
 )
 from pgqueue.values.error_words import hint, shown
+from pgqueue.values.names import SCHEME
 
 T = TypeVar("T")
 L = TypeVar("L", bound="Lake")
@@ -36,8 +38,10 @@ SOURCE = "source"
 """The column with the source of a row, in a lake of several sources."""
 TRIES = 20
 """How often a commit is tried, if other commits come first."""
+ANOTHER_LAKE = "export to another folder, with another --catalog if the lake has one"
 LONGEST_PAUSE = 1.0
 """Seconds between these tries."""
+ANY_WORDS = re.compile("")
 PART_OF = {"history": "channel", "deadletters": "channel", "events": "topic"}
 """The columns by which tables are partitioned, too, if an export asks for it."""
 
@@ -167,7 +171,9 @@ def opened(tables_format: str, place: LakePlace) -> Lake:
         tables_format: "ducklake", "delta" or "iceberg".
 
     Raises:
-        CatalogUnreachable: the catalog does not open.
+        CatalogUnreachable: the catalog does not open, or is of another lake.
+        InvalidOption: the writer of the format refuses the name of the folder, or the catalog is no
+            URL.
         MissingPackage: the extra of the format is not installed.
         UnknownFormat: there is no format of this name.
     """
@@ -209,20 +215,30 @@ def check_source(table: str, known: pa.Schema, source: str) -> None:
     if source:
         raise OtherSource(
             f"The table {table} was begun without a source, so its rows are of one database: leave "
-            f"out the source {source!r}, or export to another folder."
+            f"out the source {source!r}, or {ANOTHER_LAKE}."
         )
     raise OtherSource(
         f"The table {table} has rows of several databases: name this one by a source "
-        "(--source NAME), or export to another folder."
+        f"(--source NAME), or {ANOTHER_LAKE}."
     )
 
 
 @contextmanager
-def conflicts(what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Raise an error of a writer that another commit came first as a CommitConflict."""
+def conflicts(
+    what: str, *errors: type[Exception], words: re.Pattern[str] = ANY_WORDS
+) -> Iterator[None]:
+    """Raise an error of a writer that another commit came first as a CommitConflict.
+
+    Args:
+        what: the part of the lake that the other commit has changed.
+        errors: the errors of the writer.
+        words: A pattern that these errors match. An error that does not match is raised as it is.
+    """
     try:
         yield
     except errors as error:
+        if not words.search(str(error)):
+            raise
         raise CommitConflict(
             f"Another export has changed {what} meanwhile: {on_one_line(error)}. Run it again."
         ) from error
@@ -270,6 +286,24 @@ def retried(commit: Callable[[], T]) -> T:
         # The pause is random, so that two exports do not meet again.
         time.sleep(random.uniform(0, LONGEST_PAUSE))  # noqa: S311
     return commit()
+
+
+def check_folder(to: str, refused: str, package: str) -> None:
+    """Check that the writer of a format writes to a folder of this machine as it is named.
+
+    Args:
+        refused: the characters that the writer reads in another way.
+        package: the package of the writer.
+
+    Raises:
+        InvalidOption: the path has such a character.
+    """
+    found = next((each for each in to if each in refused), None)
+    if found and not SCHEME.match(to):
+        raise InvalidOption(
+            f"to={to!r}: {package} writes to no folder with {found!r} in its path. Name another "
+            "folder."
+        )
 
 
 def needed(name: str, extra: str) -> Any:

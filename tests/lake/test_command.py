@@ -109,17 +109,6 @@ def test_an_iceberg_in_an_object_store_needs_a_catalog() -> None:
         opened("iceberg", LakePlace("s3://lake"))
 
 
-def test_two_folders_cannot_share_the_catalog_of_a_ducklake(
-    url: str, connection: Connection, tmp_path: Path
-) -> None:
-    opened("ducklake", LakePlace(str(tmp_path / "one"), url)).close()
-    try:
-        with pytest.raises(CatalogUnreachable, match="The catalog of .*two does not open"):
-            opened("ducklake", LakePlace(str(tmp_path / "two"), url))
-    finally:
-        connection.execute("DROP SCHEMA pgqueue_lake CASCADE")
-
-
 def test_iceberg_takes_a_catalog_in_postgresql(
     url: str, connection: Connection, tmp_path: Path
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
@@ -49,6 +49,21 @@ def two(lake: OurLake) -> Iterator[tuple[Lake, Lake]]:
         closing(opened(lake.name, place_of(lake))) as other,
     ):
         yield one, other
+
+
+def meet(
+    lake: OurLake, one: Lake, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Act once `one` has read a position, and before it commits."""
+    name = "_position_in" if lake.name == "ducklake" else "_position_of"
+    found = getattr(one, name)
+
+    def acting(*given: Any) -> Any:
+        position = found(*given)
+        act()
+        return position
+
+    monkeypatch.setattr(one, name, acting)
 
 
 class TestAnExport:
@@ -281,15 +296,7 @@ class TestARefusal:
         if moment == "before":
             append()
         else:
-            name = "_position_in" if lake.name == "ducklake" else "_position_of"
-            found = getattr(one, name)
-
-            def appending(*given: Any) -> Any:
-                position = found(*given)
-                append()
-                return position
-
-            monkeypatch.setattr(one, name, appending)
+            meet(lake, one, append, monkeypatch)
 
         with pytest.raises(
             ExportConflict, match="Another export has .* the table history meanwhile"
@@ -300,6 +307,30 @@ class TestARefusal:
         assert other.position("history") == {**after, "id": after["id"] + 1}
         one.close()
         other.close()
+
+    @pytest.mark.parametrize("case", ["first"])
+    def test_of_an_append_within_an_append_of_another_export(
+        self, lake: OurLake, two: tuple[Lake, Lake], case: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The first batch of a table, and a batch without rows."""
+        one, other = two
+        schema = one.columns("history")
+        rows = pa.Table.from_pylist([{"id": 1, "day": date(2026, 11, 1)}], schema)
+        after = None
+        if case == "empty":
+            after = {"database": "d", "txid": 1, "id": 1, "marker": None}
+            one.append("history", rows, after, after=None)
+            rows = rows.slice(0, 0)
+        theirs, ours = ({"database": "d", "txid": 7, "id": last, "marker": None} for last in (9, 8))
+        meet(lake, one, partial(other.append, "history", rows, theirs, after=after), monkeypatch)
+
+        with pytest.raises(
+            ExportConflict, match="Another export has .* the table history meanwhile"
+        ):
+            one.append("history", rows, ours, after=after)
+
+        assert len(lake.values("history", "id")) == 1
+        assert other.position("history") == theirs
 
     def test_of_an_unknown_format_names_the_known(self, url: str, tmp_path: Path) -> None:
         with pytest.raises(UnknownFormat, match="no format 'delto'. Did you mean 'delta'"):

@@ -120,3 +120,30 @@ def test_a_copy_that_fails_names_the_lake_only_if_it_cannot_be_read(
         )
 
     assert ("Parquet" in str(raised.value)) == is_of_the_lake
+
+
+@pytest.mark.parametrize("lake", ["ducklake"], indirect=True)
+def test_a_catalog_that_refuses_a_commit_is_no_conflict(
+    lake: OurLake, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckLake's error is the same as for a conflict, except for its text."""
+    ended(connection)
+    lake.export()
+    connection.execute(
+        "CREATE FUNCTION pgqueue_lake.full() RETURNS trigger LANGUAGE plpgsql "
+        "AS $$ BEGIN RAISE disk_full USING MESSAGE = 'No space left on device'; END $$;"
+        "CREATE TRIGGER full_disk BEFORE INSERT ON pgqueue_lake.ducklake_snapshot "
+        "FOR EACH ROW EXECUTE FUNCTION pgqueue_lake.full()"
+    )
+    ended(connection)
+    pauses: list[float] = []
+    monkeypatch.setattr("pgqueue.lake.formats.time.sleep", pauses.append)
+
+    with pytest.raises(LakeFailed, match="No space left on device") as raised:
+        lake.export()
+
+    assert pauses == []
+    assert "\n" not in str(raised.value)
+    connection.execute("DROP TRIGGER full_disk ON pgqueue_lake.ducklake_snapshot")
+    lake.export()
+    assert lake.values("history", "id") == all_ids(connection)

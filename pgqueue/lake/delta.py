@@ -23,6 +23,7 @@ from pgqueue.lake.formats import (
     LakePlace,
     Position,
     check_after,
+    check_folder,
     conflicts,
     failures,
     naming_failures,
@@ -33,6 +34,8 @@ EXTRA = "delta"
 APP = "pgqueue"
 """The beginning of the names of the transaction identifiers."""
 PARTS = ("txid", "id", "position", "marker")
+REFUSED = "%[]\\^|\t\n"
+"""Characters that delta-rs 1.6 does not write, or writes in another way."""
 
 
 @naming_failures
@@ -42,10 +45,13 @@ class DeltaLake:
     Opens a folder of tables.
 
     Raises:
+        InvalidOption: delta-rs refuses the name of the folder.
         MissingPackage: the extra is not installed.
     """
 
     def __init__(self, place: LakePlace) -> None:
+        # delta-rs reads the folder as a URL: it misses the files, or panics.
+        check_folder(place.to, REFUSED, "delta-rs")
         self._place = place
         self._delta = needed("deltalake", EXTRA)
         self._storage = dict(place.storage or {}) or None
@@ -77,15 +83,24 @@ class DeltaLake:
 
     def databases(self, table: str) -> Mapping[str, str]:
         """Return the identity of the database of each source that has a position in a table."""
-        return _databases_of(self._open(table))
+        opened = self._open(table)
+        return {
+            source: database
+            for source, database in _databases_of(opened).items()
+            if self._numbers(opened, source)
+        }
 
     def _position_of(self, opened: Any) -> Position | None:
         database = _databases_of(opened).get(self._place.source)
         if database is None:
             return None
-        found = {part: opened.transaction_version(self._app(part)) for part in PARTS}
-        known = {part: number for part, number in found.items() if number is not None}
+        known = self._numbers(opened, self._place.source)
         return {"database": database, "marker": None, **known} if known else None
+
+    def _numbers(self, opened: Any, source: str) -> dict[str, int]:
+        """Return the transaction identifiers of a source."""
+        found = {part: opened.transaction_version(_app(source, part)) for part in PARTS}
+        return {part: number for part, number in found.items() if number is not None}
 
     def append(
         self, table: str, rows: pa.Table, position: Position, *, after: Position | None
@@ -104,7 +119,7 @@ class DeltaLake:
                 commit_properties=self._delta.CommitProperties(
                     custom_metadata={"pgqueue": dict(position)},
                     app_transactions=[
-                        self._delta.Transaction(self._app(part), position[part])
+                        self._delta.Transaction(_app(self._place.source, part), position[part])
                         for part in PARTS
                         if position.get(part) is not None
                     ],
@@ -119,12 +134,12 @@ class DeltaLake:
             self._write(self._open(table), rows, mode="overwrite", predicate=chosen)
 
     def _describe(self, opened: Any, database: str) -> None:
-        """Note the database of the source in the table's description, if it is missing there.
+        """Note the database of the source in the table's description, until it has rows.
 
         A table with rows of a source has it, also if the export is killed here.
         """
         known, source = _databases_of(opened), self._place.source
-        if source in known:
+        if source in known and (known[source] == database or self._numbers(opened, source)):
             return
         described = {"databases": {**known, source: database}} if source else {"database": database}
         opened.alter.set_table_description(json.dumps(described))
@@ -173,9 +188,6 @@ class DeltaLake:
     def _uri(self, table: str) -> str:
         return f"{self._place.to}/{table}"
 
-    def _app(self, part: str) -> str:
-        return ".".join(filter(None, (APP, self._place.source, part)))
-
     def _conflicts(self, table: str) -> AbstractContextManager[None]:
         return conflicts(
             f"the table {table}", needed("deltalake.exceptions", EXTRA).CommitFailedError
@@ -183,6 +195,10 @@ class DeltaLake:
 
 
 open_lake = DeltaLake
+
+
+def _app(source: str, part: str) -> str:
+    return ".".join(filter(None, (APP, source, part)))
 
 
 def _databases_of(table: Any) -> dict[str, str]:

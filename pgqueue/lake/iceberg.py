@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from pgqueue.arrow.errors import InvalidOption
 from pgqueue.arrow.urls import resolve
 from pgqueue.lake.errors import CatalogUnreachable
 from pgqueue.lake.formats import (
@@ -25,6 +26,7 @@ from pgqueue.lake.formats import (
     Position,
     as_sql,
     check_after,
+    check_folder,
     conflicts,
     failures,
     naming_failures,
@@ -52,10 +54,13 @@ class IcebergLake:
 
     Raises:
         CatalogUnreachable: the catalog does not open.
+        InvalidOption: PyIceberg refuses the name of the folder, or the catalog is no URL.
         MissingPackage: the extra is not installed.
     """
 
     def __init__(self, place: LakePlace) -> None:
+        # PyIceberg reads the folder as a URL.
+        check_folder(place.to, "#?", "PyIceberg")
         self._place = place
         self._property = f"{POSITION}.{place.source}" if place.source else POSITION
         sql = needed("pyiceberg.catalog.sql", EXTRA)
@@ -140,8 +145,9 @@ class IcebergLake:
         check_after(table, self._position_of(opened), after)
         given = {self._property: json.dumps(position)}
         with self._conflicts(table), opened.transaction() as change:
-            if rows.num_rows:
-                change.append(rows, snapshot_properties=given)
+            # Only a commit with a snapshot is refused if another one came first, so a range without
+            # rows has a snapshot, too.
+            change.append(rows, snapshot_properties=given)
             change.set_properties(given)
 
     def replace(self, table: str, rows: pa.Table) -> None:
@@ -179,7 +185,12 @@ class IcebergLake:
 
     def _days(self, table: str) -> list[Any]:
         """Return the days of a table that have several files."""
-        parts = self._open(table).inspect.files().to_pylist()
+        opened = self._open(table)
+        last = opened.current_snapshot()
+        if last is None or not last.manifests(opened.io):
+            # PyIceberg refuses to list the files of a snapshot that has never had any.
+            return []
+        parts = opened.inspect.files().to_pylist()
         counted = Counter(tuple(sorted(each["partition"].items())) for each in parts)
         return sorted({dict(key)[DAY] for key, count in counted.items() if count > 1}, key=str)
 
@@ -203,6 +214,12 @@ class IcebergLake:
 
     def _open(self, table: str) -> Any:
         opened = self._catalog.load_table(f"{NAMESPACE}.{table}")
+        if not opened.location().startswith(f"{self._warehouse}/"):
+            raise CatalogUnreachable(
+                f"The catalog of {self._place.to} does not open: it has the table {table} of "
+                f"another lake, in {opened.location()}. Export to that lake, or give a --catalog "
+                "of its own: another database."
+            )
         # PyIceberg would repeat a commit with old rows after another commit. This changes no
         # property of the stored table.
         opened.metadata.properties[RETRIES] = "0"
@@ -218,18 +235,34 @@ open_lake = IcebergLake
 
 
 def _uri(place: LakePlace) -> str:
-    """Return the URL of the catalog for SQLAlchemy."""
+    """Return the URL of the catalog for SQLAlchemy.
+
+    Raises:
+        CatalogUnreachable: the folder is a URL, and no catalog is given.
+        InvalidOption: the given catalog is no URL.
+    """
+    engine = needed("sqlalchemy.engine", EXTRA)
+    errors = needed("sqlalchemy.exc", EXTRA)
     if place.catalog is None:
         if SCHEME.match(place.to):
             raise CatalogUnreachable(
                 f"The tables of {place.to} need a catalog elsewhere: give the URL of a database."
             )
-        if place.is_read_only:
-            # SQLite would make an empty file.
-            return f"sqlite:///file:{quote(place.to)}/catalog.db?mode=ro&uri=true"
-        return f"sqlite:///{place.to}/catalog.db"
-    url = resolve(place.catalog)
-    for scheme in ("postgresql://", "postgres://"):
-        if url.startswith(scheme):
-            return f"postgresql+psycopg://{url.removeprefix(scheme)}"
-    return url
+        url = engine.URL.create("sqlite", database=f"{place.to}/catalog.db")
+    else:
+        try:
+            url = engine.make_url(resolve(place.catalog))
+        except (errors.ArgumentError, ValueError):
+            # The error's text may contain a part of the password.
+            raise InvalidOption(
+                f"The catalog of {place.to} is no URL that SQLAlchemy reads: give one such as "
+                "postgresql://USER:PASSWORD@HOST/DATABASE, with %40 for an @ in the password."
+            ) from None
+    if url.drivername in ("postgresql", "postgres"):
+        url = url.set(drivername="postgresql+psycopg")
+    is_file = url.get_backend_name() == "sqlite" and "uri" not in url.query
+    if place.is_read_only and is_file and url.database:
+        # SQLite would make an empty file.
+        url = url.set(database=f"file:{quote(url.database)}")
+        url = url.update_query_dict({"mode": "ro", "uri": "true"})
+    return str(url.render_as_string(hide_password=False))

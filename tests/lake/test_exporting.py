@@ -308,7 +308,7 @@ class TestARefusal:
         one.close()
         other.close()
 
-    @pytest.mark.parametrize("case", ["first"])
+    @pytest.mark.parametrize("case", ["first", "empty"])
     def test_of_an_append_within_an_append_of_another_export(
         self, lake: OurLake, two: tuple[Lake, Lake], case: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -42,6 +42,9 @@ def create(
 ) -> Subscription:
     """Create a subscription at run time, in the caller's transaction.
 
+    With `start="now"`, it gets no event that was published before. In an open transaction this
+    covers only events that already have a position: it gets events that still wait for one.
+
     Args:
         name: the name, which no other subscription has.
         task: the task that runs with the events, or its name. It takes an event, or a list of
@@ -122,10 +125,13 @@ def stored(row: S, begins: Start, alias: str) -> S:
     Raises:
         InvalidSubscription: its name is taken, or the log does not have its start position.
     """
+    django = connections[alias]
     try:
-        with needing_tables(alias), transaction.atomic(using=alias):
-            row.position = groups.resolve(connections[alias], begins)
-            row.save(using=alias, force_insert=True)
+        with needing_tables(alias), django.wrap_database_errors:
+            # Outside of a transaction, this gives positions to the events published before.
+            row.position = groups.resolve(django, begins)
+            with transaction.atomic(using=alias):
+                row.save(using=alias, force_insert=True)
     except InvalidGroup as error:
         raise InvalidSubscription(f"start={shown(begins)}: {error}") from error
     except IntegrityError as error:

@@ -43,7 +43,9 @@ def create(
 ) -> Webhook:
     """Create a webhook, in the caller's transaction. Matching events are posted to its URL.
 
-    With `ordered`, a failing delivery blocks all later ones.
+    With `ordered`, a failing delivery blocks all later ones. Create a webhook outside of a
+    transaction if it must post no event that was published before: in an open transaction,
+    `start="now"` leaves out only events that already have a position.
 
     Args:
         name: the name, which no other webhook or subscription has. It is the key of its messages.

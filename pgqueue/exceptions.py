@@ -258,10 +258,10 @@ class EventsRemoved(PGQueueError):
         floor: the last position that was removed; the first to be read is the next one.
     """
 
-    def __init__(self, after: int, floor: int) -> None:
+    def __init__(self, after: int, floor: int, *, remedy: str = "") -> None:
+        remedy = remedy or f"Read from after={floor} to continue without them."
         super().__init__(
-            f"Events after position {after} were removed by retention, up to {floor}. Read from "
-            f"after={floor} to continue without them."
+            f"Events after position {after} were removed by retention, up to {floor}. {remedy}"
         )
         self.after = after
         self.floor = floor

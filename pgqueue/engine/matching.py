@@ -296,6 +296,11 @@ def match_again(connection: Connection, position: int, names: Collection[str]) -
     return Matching(connection, list(names), stretch).run_or_raise()
 
 
+def exists(connection: Connection, position: int) -> bool:
+    """Return whether the log has an event at a position."""
+    return bool(connection.execute(SQL["exists"], {"position": position}).fetchone())
+
+
 def _is_own(error: BaseException) -> bool:
     """Return whether a subscription or an event may be at fault; a time-out counts, too."""
     return may_be_own(error) or isinstance(error, psycopg.errors.QueryCanceled)

@@ -11,6 +11,9 @@ SELECT set_config('statement_timeout', %(patience)s, true), set_config('lock_tim
 -- name: set_back
 SET LOCAL enable_nestloop TO DEFAULT
 
+-- name: exists
+SELECT 1 FROM pgqueue_event WHERE position = %(position)s
+
 -- name: followers
 SELECT name FROM pgqueue_subscription WHERE follows ORDER BY name
 

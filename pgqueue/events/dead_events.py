@@ -13,7 +13,7 @@ from pgqueue.engine.groups import Parked
 from pgqueue.events.consumers import Consumer, find_consumer
 from pgqueue.events.reading import read_stretch
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import InvalidGroup
+from pgqueue.exceptions import EventsRemoved, InvalidGroup
 from pgqueue.options.filters import Filter
 from pgqueue.tasks import TaskContext, task
 
@@ -32,9 +32,17 @@ def handle_atomically(group: str, event: RecordedEvent) -> None:
 
 @task(channel=matching.CHANNEL, max_attempts=1, atomic=True, takes_context=True)
 def dispatch(context: TaskContext, position: int, names: list[str]) -> int:
-    """Match an event that was set aside with subscriptions; return the number of new messages."""
+    """Match an event that was set aside with subscriptions; return the number of new messages.
+
+    Raises:
+        EventsRemoved: the event was removed from the log meanwhile.
+    """
     with borrow(context.database) as connection:
-        return matching.match_again(connection, position, names)
+        stored = matching.match_again(connection, position, names)
+        # Afterwards: an event that still exists was matched, whenever retention drops events.
+        if not matching.exists(connection, position):
+            raise _removed(position)
+        return stored
 
 
 @task(max_attempts=1)
@@ -55,8 +63,19 @@ def _handle(group: str, event: RecordedEvent) -> None:
 
 def _read(group: str, position: int) -> RecordedEvent:
     with borrow(_consumer(group).alias) as connection:
-        stretch = read_stretch(connection, Filter(), after=position - 1, limit=1, reach=1)
+        try:
+            stretch = read_stretch(connection, Filter(), after=position - 1, limit=1, reach=1)
+        except EventsRemoved as error:
+            raise _removed(position) from error
+    if not stretch.events:
+        raise _removed(position)
     return RecordedEvent.of(stretch.events[0])
+
+
+def _removed(position: int) -> EventsRemoved:
+    """Return the error of a dead letter whose event is no longer in the log."""
+    remedy = "Discard this dead letter, or put the event back into the log."
+    return EventsRemoved(position - 1, position, remedy=remedy)
 
 
 def _consumer(group: str) -> Consumer:

@@ -140,6 +140,25 @@ class TestAnEvent:
         assert not Message.objects.filter(channel="subscriptions").exists()
         assert sorted(numbers("old")) == [0, 1, 2]
 
+    def test_that_was_removed_before_the_replay_stays_a_dead_letter(
+        self, connection: Connection
+    ) -> None:
+        subscriptions.create("own", channel="own")
+        dispatch(connection)
+        publish_many([("x", {"n": n}) for n in range(3)])
+        with refusing(connection, "pgqueue_message", """NEW.payload::text LIKE '%"n": 1%'"""):
+            dispatch(connection)
+        connection.execute("DELETE FROM pgqueue_event WHERE position = 2")
+
+        Message.objects.filter(channel="subscriptions").replay()
+        call_command("runworker", "--drain", channel=["subscriptions"])
+
+        letter = Message.objects.get(channel="subscriptions")
+        assert letter.state == "dead"
+        assert letter.errors[-1]["class"].endswith("EventsRemoved")
+        assert "up to 2. Discard this dead letter" in letter.errors[-1]["message"]
+        assert numbers("own") == [0, 2]
+
     def test_is_not_to_blame_for_a_subscription_whose_messages_are_refused(
         self, connection: Connection
     ) -> None:
@@ -282,6 +301,28 @@ class TestAGroup:
         call_command("runworker", "--drain", channel=["group:own"])
         assert seen[-1] == 4
         assert not letters.exists()
+
+    @pytest.mark.parametrize("floor", [0, 2])
+    def test_keeps_the_dead_letter_of_an_event_that_was_removed_before_the_replay(
+        self, connection: Connection, reader: Callable[..., GroupReader], floor: int
+    ) -> None:
+        publish_many([("x", n) for n in range(3)])
+        catch_up(connection)
+        connection.execute("UPDATE pgqueue_event SET created_at = 'infinity' WHERE position = 2")
+        own = reader(lambda event: None)
+        for _ in range(4):
+            own.tick()
+        connection.execute("DELETE FROM pgqueue_event WHERE position = 2")
+        given = [floor]
+        connection.execute(
+            "INSERT INTO pgqueue_log_floor (log, position) VALUES ('event', %s)", given
+        )
+
+        Message.objects.filter(channel="group:own").replay()
+        call_command("runworker", "--drain", channel=["group:own"])
+
+        error = Message.objects.get(channel="group:own").errors[-1]
+        assert "up to 2. Discard this dead letter" in error["message"]
 
     def test_stops_at_it_if_it_is_to(
         self, connection: Connection, reader: Callable[..., GroupReader]

@@ -70,12 +70,33 @@ class AwaitedCalls(StoredDraft):
             ids = [each.message_id for each in self._members]
             if claim.id in ids:
                 raise InvalidFlow(f"{self} has the dedupe key of its call, and can't wait for it.")
+            self._check_duplicates(connection)
             if dropped := [each for each in self._members if each.came_of == "dropped"]:
                 raise full(dropped[0].task)
             # A duplicate belongs to somebody else; it is waited for all the same.
             flows.block(connection, flow_id, [Waits(claim.id, sorted(set(ids)), "run")])
             result = {"flow": flow_id, "ids": ids, "cancels": cancels}
             self._run.records.store(step._replace(result=json.dumps(result)))
+
+    def _check_duplicates(self, connection: Any) -> None:
+        """Check that no message that was stored before waits for this one.
+
+        Raises:
+            InvalidFlow: such a message waits, and neither could ever run.
+        """
+        others = [each for each in self._members if each.came_of != "stored"]
+        if not others:
+            return
+        # Two runs that call each other at this moment must see each other.
+        flows.lock_circles(connection)
+        behind = flows.waiting(connection, [self._run.claim.id])
+        for each in others:
+            if each.message_id in behind:
+                raise InvalidFlow(
+                    f"{self} would wait for {each.task.name} #{each.message_id}, which has the "
+                    "dedupe key of its call and waits for it, directly or indirectly: neither "
+                    "could ever go on."
+                )
 
 
 def enqueue(

@@ -74,6 +74,7 @@ class Records:
         self._last = 0
         self._used: Counter[str] = Counter()
         self._visited: set[str] = set()
+        self._awaited: Counter[str] = Counter()
         self._functions: dict[str, str] = {}
         self._values: list[dict[str, Any]] = []
         self._replaced: dict[str, StoredStep | None] | None = None
@@ -154,10 +155,13 @@ class Records:
         ]:
             engine.note_unvisited(connections[self._alias], self._claim, changed)
 
+    def begin_wait(self, signals: Iterable[str]) -> None:
+        """Note that this run has reached a wait for the first of some signals."""
+        self._awaited.update(set(signals))
+
     def waits_passed(self, signal: str) -> int:
         """Return how many waits for a signal this run has reached so far."""
-        waits = (each for each in self._visited if each.startswith("wait:"))
-        return sum(signal in redactors.awaited(each) for each in waits)
+        return self._awaited[signal]
 
     def columns(self) -> Iterable[RedactedColumn]:
         """Return the results that this run knows, to search them for redacted values."""
@@ -198,6 +202,17 @@ class Records:
             step = found or step
         self.note(step)
         return step
+
+    def keep_values(self, step: StoredStep) -> StoredStep:
+        """Store the side values before a step whose function is called now, and may use them.
+
+        Returns:
+            The step: perhaps an earlier run has stored its result meanwhile.
+
+        Raises:
+            LeaseLost: this run has lost its message.
+        """
+        return self.store(step, delay=timedelta()) if self._values else step
 
     def _is_shareable(self, step: StoredStep) -> bool:
         """Return whether a step may be stored on another connection, and stands alone."""

@@ -40,8 +40,13 @@ def columns(task: str, steps: Iterable[StoredStep]) -> Iterator[RedactedColumn]:
 
 
 def awaited(name: str) -> list[str]:
-    """Return the signals that a step of this name waits for: "wait:paid|cancelled#2" for two."""
-    return name.removeprefix("wait:").partition("#")[0].split("|")
+    """Return the signals that a step of this name may wait for: "wait:paid|cancelled#2" for two.
+
+    A signal's own name may have these characters, too. So all readings are returned.
+    """
+    given = name.removeprefix("wait:")
+    readings = [given, given.rpartition("#")[0] or given]
+    return list(dict.fromkeys(part for each in readings for part in (each, *each.split("|"))))
 
 
 def _in_payload(by: Redactor) -> Redactor:

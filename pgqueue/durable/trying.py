@@ -191,6 +191,8 @@ def run(
 ) -> Any:
     """Return the stored result of a step, or call its function now."""
     step = _begun(run, place)
+    if step.state != "done" and not place.is_atomic:
+        step = run.records.keep_values(step)
     if step.state == "done":
         return _result(place, step)
     call = partial(_called(function), *args, **kwargs)
@@ -218,6 +220,8 @@ async def run_awaited(
     if place.is_atomic or not inspect.iscoroutinefunction(function):
         return await sync_to_async(run)(run_, place, options, function, args, kwargs)
     step = await sync_to_async(_begun)(run_, place)
+    if step.state != "done":
+        step = await sync_to_async(run_.records.keep_values)(step)
     if step.state == "done":
         return await sync_to_async(_result)(place, step)
     began = time.monotonic()

@@ -58,6 +58,7 @@ def signal(
     """
     for each in names:
         check_name(each)
+    run.records.begin_wait(names)
     found = run.records.find(name)
     step = found or run.records.new(name, "signal", state="waiting", function=_name_of(type))
     if step.state == "waiting":

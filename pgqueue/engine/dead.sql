@@ -24,9 +24,12 @@ WITH RECURSIVE wanted (id) AS (
                    SELECT FROM pgqueue_message m WHERE m.id = d.parent_id AND m.state || '' <> 'dead' LIMIT 1) live) > 0)
     GROUP BY c.id, c.flow_id
 ), changed AS (
-    UPDATE pgqueue_message
+    UPDATE pgqueue_message m
     SET state = CASE WHEN id = ANY (ARRAY(SELECT id FROM waiting)) THEN 'held' ELSE 'ready' END,
         run_at = statement_timestamp(), failures = 0, lost = 0,
+        expires_at =
+-- include: expires_if_not_begun
+        ,
         governed =
 -- include: governed_anew
         ,

@@ -214,6 +214,12 @@ def keep(connection: Cursors, flow_id: int) -> bool:
         # The message has ended while this transaction waited for its lock.
 
 
+def lock_circles(connection: Cursors) -> None:
+    """Wait for other transactions that look for circles of durable runs, until their end."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["lock_circles"])
+
+
 def waiting(connection: Cursors, ids: Collection[int]) -> set[int]:
     """Return these messages and the messages that wait for one of them, directly or not."""
     with connection.cursor() as cursor:

@@ -86,6 +86,9 @@ WITH RECURSIVE waiting AS (
 )
 SELECT id FROM waiting
 
+-- name: lock_circles
+SELECT pg_advisory_xact_lock('pgqueue_step'::regclass::oid::bigint)
+
 -- name: in_order
 -- The ordered lanes of these messages, and of the messages that wait for them, directly or not. A message waits for its
 -- parents, and for the messages before it in an ordered lane, in any state. Only messages of flows lead to other lanes.

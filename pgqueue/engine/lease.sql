@@ -219,6 +219,9 @@ charged AS (
         governed =
 -- include: governed_anew
         ,
+        expires_at =
+-- include: expires_if_not_begun
+        ,
         worker_id = NULL,
         lease_until = NULL
     FROM (
@@ -231,6 +234,9 @@ charged AS (
     SET state = 'ready',
         governed =
 -- include: governed_anew
+        ,
+        expires_at =
+-- include: expires_if_not_begun
         ,
         worker_id = NULL,
         lease_until = NULL

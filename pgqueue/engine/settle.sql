@@ -179,7 +179,8 @@ WITH ended AS MATERIALIZED (
 
 -- name: restart
 -- Have each message run from its top with other arguments, as if it were new. Its place stays: its id, its dedupe key, its
--- turn in an ordered lane, and the signals that no step has taken. Events are for the step that has waited for them.
+-- turn in an ordered lane, and the signals that no step has taken. Events are for the step that has waited for them. A
+-- signal with a dedupe id stays for 30 days, so that a repetition does not count. The id of a link is of its round.
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(payloads)s::text[])
@@ -191,7 +192,9 @@ WITH ended AS MATERIALIZED (
 ), spent AS (
     DELETE FROM pgqueue_signal
     WHERE message_id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
-      AND (taken_by IS NOT NULL OR starts_with(name, '@'))
+      AND (taken_by IS NOT NULL AND (dedupe_id IS NULL OR starts_with(dedupe_id, 'link:')
+                                     OR sent_at < statement_timestamp() - interval '30 days')
+           OR starts_with(name, '@'))
 ), unwatched AS (
     DELETE FROM pgqueue_event_wait WHERE message_id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
 ), changed AS (
@@ -236,6 +239,9 @@ WITH ended AS MATERIALIZED (
         ,
         governed =
 -- include: governed_anew
+        ,
+        expires_at =
+-- include: expires_if_not_begun
         ,
         worker_id = NULL,
         lease_until = NULL
@@ -334,6 +340,9 @@ WITH ended AS MATERIALIZED (
                         ELSE metadata || jsonb_build_object('handed_back', counted::jsonb) END,
         governed =
 -- include: governed_anew
+        ,
+        expires_at =
+-- include: expires_if_not_begun
         ,
         worker_id = NULL,
         lease_until = NULL

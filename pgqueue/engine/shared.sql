@@ -160,6 +160,10 @@ AND (m.task <> '' OR %(takes_raw)s::boolean OR m.channel IN (
     WHERE handler <> ''
       AND handler <> ALL (ARRAY(SELECT task FROM pgqueue_task_pause WHERE until > statement_timestamp()))))
 
+-- name: expires_if_not_begun
+-- When message m expires after a run: a durable run whose steps are stored has begun, and does not expire any more.
+CASE WHEN m.expires_at IS NOT NULL AND NOT EXISTS (SELECT FROM pgqueue_step s WHERE s.message_id = m.id) THEN m.expires_at END
+
 -- name: is_paused
 -- A condition on a row of pgqueue_channel: workers start none of the channel's messages. At its end, a pause is over for
 -- each statement that begins later, also before the duty has removed it.

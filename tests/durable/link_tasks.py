@@ -28,6 +28,16 @@ def asks_twice(run: DurableContext) -> list[str]:
 
 
 @task(durable=True)
+def asks_for_any(run: DurableContext, name: str) -> list[int]:
+    answers = []
+    for number in (1, 2):
+        run.step(mail, run.signal_url(name, number))
+        answer = run.wait_for_any(["y" * 100, name])
+        answers.append(answer.payload if answer else 0)
+    return answers
+
+
+@task(durable=True)
 def asks_anew(run: DurableContext, round: int) -> int:
     run.step(mail, run.signal_url("go"))
     run.wait_for("go")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from unittest.mock import patch
 
 import pytest
+from django.utils import timezone
 
 from pgqueue import ChannelFull, ParentFailed, flow, get_flow
 from pgqueue.database.connections import borrow
@@ -400,6 +402,25 @@ class TestContinuing:
         assert returned(result) == 6
         assert not StoredSignal.objects.exists()
 
+    def test_keeps_the_dedupe_ids_of_signals_for_a_while(self) -> None:
+        @durable(dedupe_key="loop")
+        def works(run: DurableContext, month: int) -> None:
+            run.wait_for("paid")
+            run.continue_as(month + 1)
+
+        result = works.enqueue(1)
+        assert result.signal("paid", dedupe_id="evt_1")
+        run(result)
+        assert not result.signal("paid", dedupe_id="evt_1")
+        assert result.signal("paid", dedupe_id="evt_2")
+        StoredSignal.objects.filter(dedupe_id="evt_1").update(
+            sent_at=timezone.now() - timedelta(days=31)
+        )
+        run(result)
+
+        assert Message.objects.get().payload["args"] == [3]
+        assert list(StoredSignal.objects.values_list("dedupe_id", flat=True)) == ["evt_2"]
+
     def test_keeps_its_place_in_a_flow(self) -> None:
         @durable
         def works(run: DurableContext, number: int) -> int:
@@ -482,6 +503,24 @@ def test_the_calls_of_a_run_are_a_flow() -> None:
     [flow_id] = set(Message.objects.filter(state="scheduled").values_list("flow_id", flat=True))
 
     assert get_flow(flow_id) is not None
+
+
+def test_runs_that_would_wait_for_each_other_are_refused() -> None:
+    def build(run: DurableContext, name: str, *needed: str) -> str:
+        run.gather([run.call(task.using(dedupe_key=each), each, *needs[each]) for each in needed])
+        return name
+
+    needs = {"a": ["b"], "b": ["c"], "c": ["a"], "d": []}
+    task = durable(build, max_attempts=1)
+    result = task.using(dedupe_key="a").enqueue("a", "b")
+
+    run_all()
+
+    [dead] = Message.objects.dead().filter(payload__args__0="c")
+    assert "build #" in dead.errors[-1]["message"]
+    assert "waits for it, directly or indirectly" in dead.errors[-1]["message"]
+    result.refresh()
+    assert result.status != "held"
 
 
 def test_a_run_that_would_wait_for_itself_is_refused() -> None:

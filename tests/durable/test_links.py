@@ -88,6 +88,19 @@ def test_a_later_wait_for_the_same_name_is_another_question(client: Client) -> N
     assert returned(result) == ["1 since it's due", "2 fine"]
 
 
+@pytest.mark.parametrize(
+    "name", ["order #7", "paid|cancelled", "x" * 150], ids=["hash", "bar", "long"]
+)
+def test_a_later_question_is_another_one_whatever_its_name_is(client: Client, name: str) -> None:
+    result = asked(link_tasks.asks_for_any, name)
+
+    client.post(sent[0])
+    run_all(raise_errors=True)
+    client.post(sent[1])
+
+    assert returned(result) == [1, 2]
+
+
 def test_a_link_of_an_earlier_round_answers_nothing(client: Client) -> None:
     result = asked(link_tasks.asks_anew, 1)
     client.post(sent[0])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
 from django.db import connection
 
-from pgqueue import Cancel
-from pgqueue.database.connections import borrow
+from pgqueue import Cancel, Defer
+from pgqueue import Channel as Operated
+from pgqueue.database.connections import borrow, connect
 from pgqueue.durable import DurableContext
 from pgqueue.engine import cancel, lease
 from pgqueue.exceptions import InvalidTask
@@ -184,6 +186,32 @@ class TestAnExpiry:
         result = works.enqueue()
         run(result)
         advance(3601)
+
+        assert returned(result) == "late"
+
+    @pytest.mark.parametrize("end", ["failed", "deferred", "lost", "dead"])
+    def test_does_not_end_a_run_that_has_done_a_step(self, end: str) -> None:
+        @durable(ttl=60, max_attempts=1 if end == "dead" else 2, backoff=[30])
+        def works(run: DurableContext) -> str:
+            run.step(double, 1)
+            if calls.count("begun"):
+                return "late"
+            calls.append("begun")
+            if end == "deferred":
+                raise Defer(30)
+            if end == "lost":
+                Operated("default").pause()
+                with closing(connect("default", name="test")) as other:
+                    other.execute("UPDATE pgqueue_message SET lease_until = now()")
+                    assert lease.rescue(other, max_lost=9) != []
+            raise Oops
+
+        result = works.enqueue()
+        run(result)
+        advance(61)
+        if end == "dead":
+            Operated("default").replay()
+        Operated("default").resume()
 
         assert returned(result) == "late"
 

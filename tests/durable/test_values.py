@@ -10,6 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from pgqueue.durable import DurableContext
+from pgqueue.exceptions import TaskTimeout
 from pgqueue.models import Step
 from tests.durable.running import add, calls, double, durable, kept, names, returned, run
 
@@ -50,6 +51,43 @@ def test_side_values_of_a_run_that_waits_for_a_signal_are_stored() -> None:
     returned(result)
 
     assert len(set(seen)) == 3
+
+
+@pytest.mark.parametrize("name", [None, "pay"])
+def test_side_values_are_kept_where_the_step_that_uses_them_is_cut_off(name: str | None) -> None:
+    """Else a service would get another key for the same payment."""
+    used: list[UUID] = []
+
+    def pay(token: UUID) -> None:
+        used.append(token)
+        if len(used) == 1:
+            raise TaskTimeout("the run's own time is over")
+
+    @durable(max_attempts=2, backoff=[0])
+    def works(run: DurableContext) -> None:
+        token = run.uuid()
+        run.step(pay, token, name=name)
+
+    returned(works.enqueue())
+
+    assert used[0] == used[1]
+
+
+def test_side_values_are_kept_where_an_awaited_step_is_cut_off() -> None:
+    used: list[float] = []
+
+    async def pay(amount: float) -> None:
+        used.append(amount)
+        if len(used) == 1:
+            raise TaskTimeout("the run's own time is over")
+
+    @durable(max_attempts=2, backoff=[0])
+    async def works(run: DurableContext) -> None:
+        await run.astep(pay, run.random())
+
+    returned(works.enqueue())
+
+    assert used[0] == used[1]
 
 
 def test_side_values_cost_no_statement() -> None:

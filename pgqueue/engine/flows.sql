@@ -278,11 +278,16 @@ JOIN pgqueue_message m ON m.id = found.message_id
 LIMIT %(limit)s
 
 -- name: end
--- Flows of which no message is left.
+-- Flows of which no message is left. A flow of a durable run's gather() has one child, the run. The flow goes on until the
+-- run has read the results, so that retention keeps them.
 WITH over AS MATERIALIZED (
     SELECT f.id FROM pgqueue_flow f
     WHERE f.ended_at IS NULL
       AND (SELECT count(*) FROM (SELECT FROM pgqueue_message m WHERE m.flow_id = f.id LIMIT 1) live) = 0
+      AND (SELECT count(*) FROM (
+               SELECT FROM pgqueue_step s
+               WHERE s.message_id = (SELECT d.child_id FROM pgqueue_dependency d WHERE d.flow_id = f.id LIMIT 1)
+                 AND s.state = 'waiting' AND s.result ->> 'flow' = f.id::text LIMIT 1) unread) = 0
       AND
 -- include: within
     ORDER BY f.created_at

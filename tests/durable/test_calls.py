@@ -9,6 +9,7 @@ from unittest.mock import patch
 import pytest
 from django.utils import timezone
 
+from pgqueue import Channel as Operated
 from pgqueue import ChannelFull, ParentFailed, flow, get_flow
 from pgqueue.database.connections import borrow
 from pgqueue.durable import DurableContext, waiting
@@ -202,6 +203,28 @@ class TestAGather:
         assert "declare tests.durable.test_calls.works with encrypted=True" in (
             result.errors[-1].traceback
         )
+
+    def test_keeps_the_results_until_the_run_has_read_them(self) -> None:
+        task = declare_square(channel="children")
+
+        @durable(channel="late")
+        def works(run: DurableContext) -> list[int]:
+            return run.gather([run.call(task, 2), run.call(task, 3)])
+
+        Operated("children").pause()
+        result = works.enqueue()
+        run(result)
+        Operated("late").pause()
+        Operated("children").resume()
+        run_all()
+
+        with borrow("default") as session:
+            ended_before = flows.end(session)
+            Operated("late").resume()
+            assert returned(result) == [4, 9]
+            ended_after = flows.end(session)
+
+        assert (ended_before, ended_after) == (0, 1)
 
     def test_of_what_is_no_call_is_refused(self) -> None:
         def works(run: DurableContext) -> None:

@@ -39,7 +39,9 @@ FROM pgqueue_cursor
 WHERE "group" <> '' OR EXISTS (SELECT FROM pgqueue_subscription)
 GROUP BY "group"
 UNION ALL
-SELECT 'subscription ' || name, position FROM pgqueue_subscription WHERE NOT follows
+-- A webhook that is not enabled skips these events.
+SELECT 'subscription ' || name, position FROM pgqueue_subscription
+WHERE NOT follows AND name NOT IN (SELECT subscription_id FROM pgqueue_webhook WHERE NOT enabled)
 UNION ALL
 SELECT 'export ' || target,
 -- include: exported_event

@@ -166,12 +166,13 @@ ORDER BY next_at, name
 LIMIT %(limit)s
 
 -- name: subscriptions
--- Subscriptions that follow have the position of the dispatch. A paused subscription keeps its events.
+-- Subscriptions that follow have the position of the dispatch. A paused subscription keeps its events. A webhook that is
+-- not enabled skips them.
 SELECT s.name, greatest(b.head - s.position, 0)
 FROM pgqueue_subscription s
 CROSS JOIN (
 -- include: bounds
 ) b
-WHERE NOT s.follows
+WHERE NOT s.follows AND s.name NOT IN (SELECT subscription_id FROM pgqueue_webhook WHERE NOT enabled)
 ORDER BY s.position, s.name
 LIMIT %(limit)s

@@ -68,6 +68,29 @@ def catch_up(connection: Connection, *, patience: float = PATIENCE) -> None:
         sleep(NAP)
 
 
+def head(connection: Any) -> int:
+    """Return the position at which a new reader starts: the last one of the log.
+
+    Outside of a transaction, the events that were published before get their positions first.
+
+    Args:
+        connection: a connection of Django's.
+    """
+    catch_up_outside(connection)
+    return log.bounds(connection).head
+
+
+def catch_up_outside(connection: Any) -> None:
+    """Catch up, unless a transaction is open.
+
+    Args:
+        connection: a connection of Django's.
+    """
+    if not connection.in_atomic_block and connection.get_autocommit():
+        connection.ensure_connection()
+        catch_up(connection.connection)
+
+
 def sequence(connection: Connection, *, limit: int = BATCH) -> int | None:
     """Give positions to the events at the front of the inbox.
 

@@ -14,7 +14,7 @@ from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import groups as engine
 from pgqueue.engine import log
 from pgqueue.engine.groups import GroupState
-from pgqueue.engine.sequence import catch_up
+from pgqueue.engine.sequence import catch_up_outside
 from pgqueue.events.consumers import as_partitions, checked_name, checked_new_name, find_consumer
 from pgqueue.events.projections import rebuild_name
 from pgqueue.events.reading import as_alias
@@ -136,9 +136,7 @@ def resolve(connection: Any, start: Start) -> int:
     Raises:
         InvalidGroup: the log has no such position.
     """
-    if not connection.in_atomic_block and connection.get_autocommit():
-        connection.ensure_connection()
-        catch_up(connection.connection)
+    catch_up_outside(connection)
     if isinstance(start, datetime):
         return log.position_at(connection, start)
     floor, head = log.bounds(connection)

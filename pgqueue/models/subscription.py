@@ -11,11 +11,14 @@ from django.utils import timezone
 from django.utils.translation import gettext, ngettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.engine import log, predicates
+from pgqueue.engine import predicates
+from pgqueue.engine.sequence import head
+from pgqueue.exceptions import InvalidSubscription
 from pgqueue.models.fields import InstantField, JSONField, NamesField, StatementTimestamp
 from pgqueue.options.filters import Filter, compiled
 from pgqueue.options.subscription_options import MATCHED, MOST_EVENTS, OPTIONS
 from pgqueue.values.attempts import MAX_ATTEMPTS
+from pgqueue.values.error_words import shown
 
 COMPILED = ("exact", "regex", "eq_path", "eq_value", "path", "vars", "key_path", "split_path")
 """What `save()` makes of the rest, for the statement that matches."""
@@ -30,8 +33,16 @@ class SubscriptionQuerySet(models.QuerySet["Subscription"]):
         return self.filter(paused=False).update(paused=True)
 
     def resume(self) -> int:
-        """Have them go on where they were; return how many were paused before."""
-        return self.filter(paused=True).update(paused=False, error="")
+        """Have them go on where they were; return how many were paused before.
+
+        Webhooks that are not enabled stay paused: `pgqueue.webhooks.enable()` enables them.
+        """
+        paused = self.filter(paused=True).exclude(webhook__enabled=False)
+        return paused.update(paused=False, error="")
+
+    def disabled(self) -> SubscriptionQuerySet:
+        """Return the webhooks among them that are not enabled."""
+        return self.filter(webhook__enabled=False)
 
 
 class Subscription(models.Model):
@@ -212,7 +223,8 @@ class Subscription(models.Model):
 
         Raises:
             InvalidFilter: a pattern, a condition or a place is invalid.
-            InvalidSubscription: the predicate is invalid.
+            InvalidSubscription: the predicate is invalid, or this resumes a webhook that is not
+                enabled.
         """
         self.compile()
         using = using or router.db_for_write(type(self), instance=self)
@@ -220,9 +232,11 @@ class Subscription(models.Model):
             connections[using].ensure_connection()
             predicates.check(connections[using].connection, self.predicate)
         if self.position is None:
-            self.position = log.bounds(connections[using]).head
+            self.position = head(connections[using])
         if update_fields is None and not self._state.adding:
             update_fields = self._fields_to_update()
+        if not self._state.adding and not self.paused and "paused" in (update_fields or ()):
+            self._check_is_enabled(using)
         if update_fields is None or "expires_after" in update_fields:
             lasting = self.expires_after
             self.expires_at = timezone.now() + lasting if lasting else None
@@ -232,6 +246,17 @@ class Subscription(models.Model):
             using=using,
             update_fields=None if update_fields is None else _with_dependent(update_fields),
         )
+
+    def _check_is_enabled(self, using: str) -> None:
+        """Refuse to resume a webhook that is not enabled by its subscription.
+
+        Raises:
+            InvalidSubscription: the webhook is not enabled.
+        """
+        if Subscription.objects.using(using).filter(pk=self.pk).disabled().exists():
+            raise InvalidSubscription(
+                f"The webhook {shown(self.pk)} is disabled: enable it by pgqueue.webhooks.enable()."
+            )
 
     def _fields_to_update(self) -> set[str]:
         """Return the fields that a save of the whole row writes; forget an error."""

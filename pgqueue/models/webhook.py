@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 from uuid import uuid4
 
-from django.db import models
+from django.db import connections, models, router
 from django.db.models import Q
 from django.db.models.base import ModelBase
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.conf import settings
+from pgqueue.engine.sequence import head
 from pgqueue.exceptions import InvalidWebhook
 from pgqueue.models.fields import InstantField, JSONField
 from pgqueue.models.subscription import OF_WORKERS, Subscription
@@ -130,7 +131,8 @@ class Webhook(Subscription):
     ) -> None:
         """Save it and its subscription, checked.
 
-        One that is not enabled makes no messages. In a row that is there, what workers write is
+        One that is not enabled makes no messages. One that is enabled again begins at the end of
+        the log, as by `pgqueue.webhooks.enable()`. In a row that is there, what workers write is
         left.
 
         Raises:
@@ -149,12 +151,33 @@ class Webhook(Subscription):
             update_fields = set(update_fields)
             update_fields |= {"task"} if "batch" in update_fields else set()
             update_fields |= {"paused"} if "enabled" in update_fields else set()
+        using = using or router.db_for_write(type(self), instance=self)
+        if self._is_enabled_again(using, update_fields):
+            update_fields = set(update_fields or self._fields_to_update()) | self._begin_anew(using)
         super().save(
             force_insert=force_insert,
             force_update=force_update,
             using=using,
             update_fields=update_fields,
         )
+
+    def _is_enabled_again(self, using: str, update_fields: Iterable[str] | None) -> bool:
+        """Return whether a save enables a webhook that is not enabled yet."""
+        if not self.enabled or self._state.adding:
+            return False
+        if update_fields is not None and "enabled" not in update_fields:
+            return False
+        return Webhook.objects.using(using).filter(pk=self.pk, enabled=False).exists()
+
+    def _begin_anew(self, using: str) -> set[str]:
+        """Let it skip the events until now, and forget its failures; return the changed fields."""
+        anew = {"paused": False, "error": "", "failures": 0, "failing_since": None}
+        for name, value in {**anew, "position": head(connections[using])}.items():
+            setattr(self, name, value)
+        return {*anew, "position"}
+
+    def _check_is_enabled(self, using: str) -> None:
+        """Do nothing: `enabled` itself tells whether it may be resumed."""
 
     @property
     def origin(self) -> str:

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from psycopg.errors import LockNotAvailable
 
+from pgqueue import webhooks
 from pgqueue.engine import (
     event_partitions,
     event_retention,
@@ -307,6 +308,20 @@ class TestAGroup:
 
         assert dropped == 0
         assert log.bounds(dropping).floor == 0
+
+    def test_that_is_a_webhook_keeps_nothing_once_it_is_disabled(
+        self, connection: Connection
+    ) -> None:
+        webhooks.create("shop", "https://example.com/hooks")
+        fill(connection, 40 * DAY)
+
+        webhooks.pause("shop")
+        waits = [event_retention.waits_for(connection, keep=MONTH)]
+        webhooks.disable("shop")
+        waits += [event_retention.waits_for(connection, keep=MONTH)]
+
+        assert waits == [["subscription shop"], []]
+        assert drop_all(connection) == 1
 
     def test_that_the_drop_waits_for_is_named(self, connection: Connection) -> None:
         fill(connection, 40 * DAY)

@@ -49,6 +49,16 @@ def test_a_webhook_posts_no_event_from_before_it(dispatch: Dispatch) -> None:
     assert numbers("new") == [3]
 
 
+def test_a_row_that_is_saved_gets_no_event_from_before_it(dispatch: Dispatch) -> None:
+    publish_numbers(1, 2)
+
+    Subscription(name="new", channel="new", task=handlers.plain.name).save()
+    publish_numbers(3)
+    dispatch()
+
+    assert numbers("new") == [3]
+
+
 def test_a_start_after_the_end_of_the_log_counts_waiting_events(dispatch: Dispatch) -> None:
     publish_numbers(1, 2)
 

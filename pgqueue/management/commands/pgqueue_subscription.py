@@ -72,6 +72,11 @@ def _do(verb: str, rows: SubscriptionQuerySet, name: str, database: str, style: 
     if verb == "delete":
         subscriptions.delete(name, database=database)
         return json.dumps({"name": name, "deleted": True}) if style == "json" else "Deleted."
+    if verb == "resume" and row.disabled().exists():
+        raise CommandError(
+            f"The webhook {name!r} is disabled: enable it by pgqueue.webhooks.enable(), or in the "
+            "admin."
+        )
     changed = bool(row.pause() if verb == "pause" else row.resume())
     if style == "json":
         return json.dumps({"name": name, "paused": verb == "pause", "changed": changed})

@@ -142,13 +142,13 @@ def _catch_up(connection: Connection, cursor: int, limit: int) -> DispatchStep:
     stored = Matching(connection, [name], stretch).run()
     given = {"name": name, "upto": stretch.upto, "cursor": cursor}
     connection.execute(SQL["move_one"], given)
-    return DispatchStep(stretch.upto - position, stored, is_last=False)
+    return DispatchStep(stretch.upto - position, stored, is_last=stretch.upto <= position)
 
 
 def _stretch(
     connection: Connection, name: str | None, after: int, most: int | None, limit: int
 ) -> MatchStretch:
-    """Return the events that a step matches; note a gap if retention has removed some of them."""
+    """Return the events that a step matches; note a gap if events in front of them were removed."""
     given = {"after": after, "most": most, "limit": limit, "bytes": BYTES}
     upto, head, floor = connection.execute(SQL["upto"], given).fetchone() or (after, after, 0)
     if after < floor:

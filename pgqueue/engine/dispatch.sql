@@ -88,9 +88,15 @@ FOR NO KEY UPDATE SKIP LOCKED
 
 -- name: upto
 -- The last position of the stretch. It ends where the next subscription begins, so that this one can join there.
+-- Positions have no gaps. So the events in front of the first position that exists were removed: by retention, with a
+-- partition that an operator has detached, or by a DELETE.
 SELECT coalesce(max(stretch.position), greatest(%(after)s, b.floor)), b.head, b.floor
 FROM (
+    SELECT head, greatest(floor, coalesce((
+        SELECT position FROM pgqueue_event WHERE position > %(after)s ORDER BY position LIMIT 1) - 1, head)) AS floor
+    FROM (
 -- include: bounds
+    ) bounds
 ) b
 LEFT JOIN LATERAL (
     SELECT position

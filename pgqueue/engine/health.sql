@@ -130,8 +130,10 @@ WHERE f.pid IS DISTINCT FROM pg_backend_pid()
 ORDER BY 3 DESC NULLS LAST, 2
 
 -- name: groups
--- The lag of each group by its slowest partition, and the seconds for which the partition's next event has waited.
-SELECT c."group", b.head - c.position, c.stopped, c.position < b.floor,
+-- The lag of each group by its slowest partition, and the seconds for which the partition's next event has waited. The
+-- next event was removed if another one is behind it: positions have no gaps.
+SELECT c."group", b.head - c.position, c.stopped,
+       c.position < b.head AND NOT EXISTS (SELECT FROM pgqueue_event WHERE position = c.position + 1),
 -- include: event_waited
 FROM (
     SELECT "group", min(position) AS position, count(*) FILTER (WHERE is_stopped) AS stopped

@@ -61,12 +61,12 @@ def mark_at(connection: Cursors, position: int) -> str:
 def is_marked(connection: Cursors, position: int, given: str) -> bool:
     """Return whether a mark is of this database and of the event at a position.
 
-    Once retention has removed the event, only the database is compared.
+    Once retention or an operator has removed the event, only the database is compared.
     """
     identity, marker = of(connection), of_event(connection, position)
     if given == mark(identity, marker):
         return True
-    is_removed = marker is None and position <= log.bounds(connection).floor
+    is_removed = marker is None and position <= log.bounds(connection).head
     return is_removed and given[:8] == _digest(identity)
 
 

@@ -146,6 +146,13 @@ def bounds(connection: Cursors) -> Bounds:
         return Bounds(*cursor.fetchone())
 
 
+def existing(connection: Cursors) -> Bounds:
+    """Return the position before the first event that exists, and the log's last position."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["beginning"])
+        return Bounds(*cursor.fetchone())
+
+
 def position_at(connection: Cursors, time: datetime) -> int:
     """Return the position before the first event that was published at a time or later.
 

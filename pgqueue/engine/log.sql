@@ -23,6 +23,13 @@ LEFT JOIN LATERAL (
     LIMIT %(limit)s) e ON true
 ORDER BY e.position
 
+-- name: beginning
+-- A partition at the front that an operator has detached does not count in the floor.
+SELECT greatest(floor, coalesce((SELECT position FROM pgqueue_event ORDER BY position LIMIT 1) - 1, head)), head
+FROM (
+-- include: bounds
+) b
+
 -- name: position_at
 -- OFFSET 0 keeps the planner from walking the log from its front to find the first event.
 SELECT coalesce(

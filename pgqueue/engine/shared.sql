@@ -341,7 +341,7 @@ SELECT coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'event'), 0)
 -- The seconds for which the event after `c.position` has waited, in a log with the bounds `b`; NULL: there is none. This
 -- event may not even have a position yet, if no reader runs. Events below the floor are deleted.
 extract(epoch FROM statement_timestamp() - coalesce(
-    (SELECT created_at FROM pgqueue_event WHERE position = greatest(c.position, b.floor) + 1),
+    (SELECT created_at FROM pgqueue_event WHERE position > greatest(c.position, b.floor) ORDER BY position LIMIT 1),
     (SELECT created_at FROM pgqueue_event_inbox ORDER BY id LIMIT 1)))::float8
 
 -- name: exported_event

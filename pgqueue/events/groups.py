@@ -139,11 +139,11 @@ def resolve(connection: Any, start: Start) -> int:
     catch_up_outside(connection)
     if isinstance(start, datetime):
         return log.position_at(connection, start)
-    floor, head = log.bounds(connection)
+    first, head = log.existing(connection)
     if isinstance(start, str):
-        return head if start == "now" else floor
-    if not floor <= start <= head:
-        raise InvalidGroup(f"The log is from {floor} to {head}: it has no position {start}.")
+        return head if start == "now" else first
+    if not first <= start <= head:
+        raise InvalidGroup(f"The log is from {first} to {head}: it has no position {start}.")
     return start
 
 

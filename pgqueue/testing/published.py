@@ -103,7 +103,7 @@ def _published(alias: str, wanted: Filter) -> list[RecordedEvent]:
     """Return all published events that a filter matches, of the log and of its inbox."""
     django = connections[alias]
     with needing_tables(alias), django.wrap_database_errors:
-        found, after = [], log.bounds(django).floor
+        found, after = [], log.existing(django).floor
         while True:
             stretch = read_stretch(django, wanted, after=after, limit=LIMIT)
             found += stretch.events

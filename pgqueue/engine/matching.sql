@@ -192,5 +192,4 @@ UPDATE pgqueue_subscription SET follows = false, position = %(after)s WHERE name
 
 -- name: leave_all
 UPDATE pgqueue_subscription SET follows = false, position = %(after)s
-WHERE predicate = %(predicate)s
-  AND CASE WHEN %(names)s::text[] IS NULL THEN follows ELSE name = ANY (%(names)s::text[]) END
+WHERE predicate = %(predicate)s AND follows

@@ -12,7 +12,7 @@ import pytest
 from django.core.management import call_command
 
 from pgqueue import publish, publish_many, read
-from pgqueue.engine import culprits, readers
+from pgqueue.engine import culprits, matching, readers
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import groups as engine_of_groups
 from pgqueue.engine.sequence import catch_up, sequence
@@ -99,6 +99,31 @@ class TestAPredicate:
         Subscription.objects.all().resume()
         dispatch(connection)
         assert numbers("own") == [0, 1, "two", 3]
+
+    def test_of_one_that_catches_up_is_evaluated_however_late_it_is(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish_many([("x", {"n": n}) for n in range(3)])
+        own = "(e.payload ->> 'n')::int >= 0"
+        subscriptions.create("own", channel="own", predicate=own, start="beginning")
+        monkeypatch.setattr(matching, "LONGEST", -1.0)
+
+        dispatch(connection)
+
+        assert numbers("own") == [0, 1, 2]
+
+    def test_that_was_not_evaluated_in_time_is_evaluated_later(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        own = "(e.payload ->> 'n')::int >= 0"
+        subscriptions.create("own", channel="own", predicate=own)
+        dispatch(connection)
+        publish_many([("x", {"n": n}) for n in range(3)])
+        monkeypatch.setattr(matching, "LONGEST", -1.0)
+
+        dispatch(connection)
+
+        assert numbers("own") == [0, 1, 2]
 
 
 class TestAnEvent:

@@ -56,7 +56,8 @@ WHERE s.state IN ('done', 'failed') AND s.number <= %(upto)s
 
 -- name: again
 -- Have a message do a step again that is done or has failed, in a run that begins now. Only while no run is under way. The
--- signal that the step has taken stays taken, so that one with an invalid payload can be replaced by another one.
+-- signal that the step has taken stays taken, so that one with an invalid payload can be replaced by another one. A step
+-- that calls a function keeps its number: a fork takes the steps up to a number.
 WITH chosen AS MATERIALIZED (
     SELECT m.id, m.state FROM pgqueue_message m
     WHERE m.id = %(id)s AND m.state || '' <> 'running'
@@ -65,7 +66,12 @@ WITH chosen AS MATERIALIZED (
     ORDER BY id
     FOR UPDATE
 ), gone AS (
-    DELETE FROM pgqueue_step WHERE message_id = ANY (ARRAY(SELECT id FROM chosen)) AND name = %(name)s
+    DELETE FROM pgqueue_step
+    WHERE message_id = ANY (ARRAY(SELECT id FROM chosen)) AND name = %(name)s AND kind NOT IN ('step', 'atomic')
+), anew AS (
+    UPDATE pgqueue_step
+    SET state = 'retrying', tries = 0, result = NULL, error = NULL, finished_at = NULL, until = statement_timestamp()
+    WHERE message_id = ANY (ARRAY(SELECT id FROM chosen)) AND name = %(name)s AND kind IN ('step', 'atomic')
 ), changed AS (
     UPDATE pgqueue_message
     SET state = 'ready', run_at = statement_timestamp(),

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from asgiref.sync import async_to_sync
 
+from pgqueue.database.connections import borrow
 from pgqueue.durable import DurableContext
+from pgqueue.engine import steps
 from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidStep
 from pgqueue.models import History, Message, Step, StoredSignal
 from tests.durable.running import (
@@ -24,6 +26,29 @@ from tests.durable.running import (
 )
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_a_step_that_is_done_again_keeps_its_place_for_a_fork(atomic: bool) -> None:
+    @durable
+    def works(run: DurableContext) -> list[int]:
+        done = [run.step(add, n, 0, name=f"step {n}", atomic=atomic) for n in (1, 2, 3)]
+        run.wait_for("go")
+        return done
+
+    result = works.enqueue()
+    run(result)
+    with borrow("default") as session:
+        assert steps.again(session, int(result.id), "step 2") == "held"
+    run(result)
+    calls.clear()
+
+    fork = result.fork(after="step 3")
+    run(fork)
+    fork.signal("go")
+
+    assert returned(fork) == [1, 2, 3]
+    assert calls == []
 
 
 class TestARerun:

@@ -47,7 +47,7 @@ def receive_webhook(
     to: Goal | Callable[[Any], Goal] = None,
     *,
     secrets: Secrets | Callable[[HttpRequest], Secrets],
-    source: str,
+    source: str | Callable[[HttpRequest], str],
     key: str | Callable[[Any], str | None] | None = None,
     signal: Callable[[Any], Mapping[str, Any] | None] | None = None,
     tolerance: float | timedelta = timedelta(minutes=5),
@@ -68,7 +68,8 @@ def receive_webhook(
             None: the topic is the source, a dot and the body's `type`.
         secrets: the sender's secret: text in base64, with or without "whsec_"; several secrets
             during a rotation; or a function of the request that returns them.
-        source: a name for the sender.
+        source: a name for the sender, or a function of the request that returns it. If several
+            senders share the view, each needs a source of its own: ids are unique within a source.
         key: the key of the message or the event, or a function of the body that returns it.
         signal: in place of `to` and `key`: a function of the body that returns the arguments of
             `pgqueue.signal()` as a dict, or None to ignore the message. The payload is the body,
@@ -95,11 +96,12 @@ def receive_webhook(
     seconds = checked_option(as_duration, "tolerance", tolerance, InvalidMessage)
     most = checked_option(as_count, "max_bytes", max_bytes, InvalidMessage)
     options: dict[str, Any] = {
-        "source": source,
         "remember_for": _remembered(remember_for, seconds),
         "database": checked_message({"database": database})["database"],
     }
-    receiving.known_as("id", source)
+    source_of = source if callable(source) else _always(source)
+    if not callable(source):
+        receiving.known_as("id", source)
 
     @csrf_exempt
     @require_POST
@@ -114,10 +116,13 @@ def receive_webhook(
                 *(sent, seconds),
             )
             payload = _parsed(sent[-1])
+            sender = guard.call(source_of, request)
+            receiving.known_as("id", sender)
             if signal is not None:
-                _send(id, guard.call(signal, payload), payload, **options)
-            elif goal_of and (goal := guard.call(goal_of, payload)) is not None:
-                _store(id, goal, payload, key=guard.call(key_of, payload), **options)
+                _send(id, guard.call(signal, payload), payload, source=sender, **options)
+            elif goal_of and (goal := guard.call(goal_of, payload, sender)) is not None:
+                own_key = guard.call(key_of, payload)
+                _store(id, goal, payload, key=own_key, source=sender, **options)
         except _MessageRefused as refused:
             return refused.response
         return HttpResponse(status=204)
@@ -214,14 +219,16 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(f"{name} is no number.")
 
 
-def _goal_of(to: Any, source: str) -> Callable[[Any], Goal]:
-    """Return a function that returns the goal of a body."""
+def _goal_of(to: Any, source: Any) -> Callable[[Any, str], Goal]:
+    """Return a function that returns the goal of a body and its source."""
     if to is None:
-        as_topic(source)
-        return lambda payload: f"{source}.{_type_of(payload)}"
+        if not callable(source):
+            as_topic(source)
+        return lambda payload, sender: f"{sender}.{_type_of(payload)}"
     if isinstance(to, Task) or not callable(to):
-        return _always(to if isinstance(to, Task) else as_topic(to))
-    return to  # type: ignore[no-any-return]
+        goal = to if isinstance(to, Task) else as_topic(to)
+        return lambda payload, sender: goal
+    return lambda payload, sender: to(payload)
 
 
 def _type_of(payload: Any) -> str:

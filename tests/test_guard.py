@@ -96,10 +96,11 @@ class TestAFunctionThatLeavesATransactionOpen:
             {"secrets": lambda request: open_one() and SECRET},
             {"secrets": SECRET, "to": lambda body: open_one() and "an.order"},
             {"secrets": SECRET, "to": "an.order", "key": open_one},
+            {"secrets": SECRET, "source": lambda request: open_one() and "shop"},
         ],
     )
     def test_as_a_webhook_is_received(self, options: dict[str, Any]) -> None:
-        view = receive_webhook(source="shop", **options)
+        view = receive_webhook(**{"source": "shop", **options})
         sent = {f"HTTP_{k.upper().replace('-', '_')}": v for k, v in headers(ORDER).items()}
         request = RequestFactory().post("/", ORDER, content_type="application/json", **sent)
 

@@ -29,6 +29,7 @@ from pgqueue.database.connections import borrow
 from pgqueue.durable.seen import SeenSteps
 from pgqueue.engine import dead, steps
 from pgqueue.exceptions import PGQueueError
+from pgqueue.operating import bulk
 from pgqueue.redaction import MASK, Hidden, is_masked
 from pgqueue.states import State
 from pgqueue.tasks import scheduling
@@ -38,6 +39,8 @@ from pgqueue.tasks.signalling import signal
 VERBS = ("signal", "again", "fork", "rerun")
 """The names of the pages. History has only the last two."""
 OF_ENDED = ("fork", "rerun")
+OWN = "pgqueue."
+"""The beginning of the names of pgqueue's own tasks."""
 MessageView = Callable[[HttpRequest, Any], HttpResponse]
 
 
@@ -110,7 +113,7 @@ class DurableAdmin(QueueAdmin):
             links.append((url_of(model, message.pk, "signal"), _("Send a signal …")))
         if task.durable:
             links.append((url_of(model, message.pk, "fork"), _("Fork …")))
-        if getattr(message, "state", State.DEAD) == State.DEAD:
+        if getattr(message, "state", State.DEAD) == State.DEAD and message.task not in bulk.TASKS:
             links.append((url_of(model, message.pk, "rerun"), _("Enqueue it once more …")))
         return links
 
@@ -180,7 +183,7 @@ class DurableAdmin(QueueAdmin):
         task = durable_task(message.task)
         if task is None:
             return self._refuse(request, message)
-        form = ArgumentsForm(request.POST if request.method == "POST" else None)
+        form = _form_of(request, message)
         if not form.is_valid():
             words = _("A new message begins with the steps of this one, up to “%s”.") % after
             if after is None:
@@ -188,7 +191,7 @@ class DurableAdmin(QueueAdmin):
             return self._ask(request, message, _("Fork"), words, form)
 
         def fork() -> str:
-            given = form.cleaned_data["arguments"]
+            given = form.cleaned_data.get("arguments")
             args, kwargs = (None, None) if given is None else _decoded(task, given)
             forked = _result(task, message.pk).fork(after=after, args=args, kwargs=kwargs)
             if after is None:
@@ -201,15 +204,15 @@ class DurableAdmin(QueueAdmin):
     def rerun_view(self, request: HttpRequest, message: Any) -> HttpResponse:
         """Ask whether a message is enqueued once more; or do it."""
         task = known_task(message.task)
-        if task is None:
+        if task is None or message.task in bulk.TASKS:
             return self._refuse(request, message)
-        form = ArgumentsForm(request.POST if request.method == "POST" else None)
+        form = _form_of(request, message)
         if not form.is_valid():
             words = _("A new message of its task is enqueued. None of its steps is copied.")
             return self._ask(request, message, _("Enqueue it once more"), words, form)
 
         def rerun() -> str:
-            given = form.cleaned_data["arguments"]
+            given = form.cleaned_data.get("arguments")
             if given is None:
                 again = _result(task, message.pk).rerun()
                 return str(_("Enqueued once more as #%s.") % again.id)
@@ -282,6 +285,16 @@ class DurableAdmin(QueueAdmin):
 
 class NothingDone(PGQueueError):
     """An operation has changed nothing."""
+
+
+def _form_of(request: HttpRequest, message: Any) -> forms.Form:
+    """Return the form of a fork or a rerun.
+
+    pgqueue's own tasks keep their arguments: a delivery with others would be signed as an event of
+    this project that never happened.
+    """
+    given = request.POST if request.method == "POST" else None
+    return forms.Form(given) if message.task.startswith(OWN) else ArgumentsForm(given)
 
 
 def _step_of(request: HttpRequest, parameter: str) -> str | None:

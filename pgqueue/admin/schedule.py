@@ -129,7 +129,8 @@ class ScheduleForm(forms.ModelForm):  # type: ignore[type-arg]
         try:
             scheduling.check_schedule(row)
         except InvalidSchedule as error:
-            raise ValidationError(str(error)) from error
+            # It may quote an argument that the form has shown redacted.
+            raise ValidationError(shown_arguments(self.instance)[1](str(error))) from error
         return given
 
 
@@ -281,7 +282,8 @@ class ScheduleAdmin(QueueAdmin):
                 with transaction.atomic(using=settings().database):
                     result = scheduling.run(schedule.name)
             except (PGQueueError, ObjectDoesNotExist) as error:
-                self.message_user(request, f"{schedule}: {error}", messages.ERROR)
+                said = shown_arguments(schedule)[1](str(error))
+                self.message_user(request, f"{schedule}: {said}", messages.ERROR)
                 continue
             if result.came_of == "existing":
                 said = gettext("%(schedule)s: message %(id)s waits or runs already.")

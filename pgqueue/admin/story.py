@@ -21,14 +21,17 @@ from pgqueue.admin.flow_drawing import word_for
 from pgqueue.admin.links import to_page, to_row
 from pgqueue.admin.steps import wait_in_words
 from pgqueue.admin.worker_links import WorkerLinks
+from pgqueue.codec.arguments import parse
 from pgqueue.conf import settings
 from pgqueue.durable.seen import SeenSteps
 from pgqueue.engine import flow_graph
 from pgqueue.engine.flow_graph import Relative
+from pgqueue.exceptions import PGQueueError
 from pgqueue.listing import messages
 from pgqueue.listing.index import NOT_WHOLE, without
 from pgqueue.models import Blocked
 from pgqueue.states import Outcome, State
+from pgqueue.tasks import redacting
 from pgqueue.templatetags.pgqueue_admin import figure
 from pgqueue.values.instants import aware, local, of_project
 
@@ -130,9 +133,20 @@ def _numbers(request: HttpRequest, ids: Sequence[int]) -> str:
     return format_html("{} …", text) if len(ids) > CHILDREN else text
 
 
+def _redacted(metadata: Any) -> Mapping[str, Any]:
+    """Return metadata, redacted by the names of its fields, as the page shows it."""
+    try:
+        text = redacting.fields().redact(redacting.to_text(metadata))
+        shown = parse("its metadata", text)
+    except (PGQueueError, RecursionError, ValueError):
+        # Python writes no number of 5000 digits, and nothing that is nested too deeply.
+        return {}
+    return shown if isinstance(shown, Mapping) else {}
+
+
 def _enqueued(request: HttpRequest, message: Any) -> str:
     """Return the producer of a message in words, if known."""
-    metadata = message.metadata if isinstance(message.metadata, Mapping) else {}
+    metadata = _redacted(message.metadata)
     said = []
     if message.parent_id is not None:
         link = to_row(request, "message", message.parent_id)

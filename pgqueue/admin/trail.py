@@ -38,10 +38,11 @@ class TrailLine:
     @classmethod
     def of(cls, event: RecordedEvent) -> TrailLine:
         """Return the step of an event."""
-        text = redacting.fields().redact(event.payload_json or "null")
-        payload = parse(f"the payload of {event}", text)
+        by_names = redacting.fields()
+        payload = parse(f"the payload of {event}", by_names.redact(event.payload_json or "null"))
         rows = payload if isinstance(payload, dict) else {}
-        acting = event.metadata.get("acting")
+        metadata = parse(f"the metadata of {event}", by_names.redact(event.metadata_json or "{}"))
+        acting = metadata.get("acting") if isinstance(metadata, dict) else None
         said = dict(acting) if isinstance(acting, Mapping) else {"user": acting or ""}
         who = said.pop("user", "")
         why = [str(said.pop("reason", ""))] + [f"{name}: {each}" for name, each in said.items()]

@@ -12,6 +12,7 @@ from django.utils.html import strip_tags
 
 from pgqueue.durable import signal
 from pgqueue.models import History, Message, Step, StoredSignal
+from pgqueue.operating import bulk
 from pgqueue.testing import advance, run_all
 from tests import encrypted_jobs
 from tests.admin.acting import HISTORY, MESSAGES, act, told
@@ -403,6 +404,39 @@ class TestARerun:
         assert "Write a value in the place of each [redacted]" in str(
             refused.context["form"].errors["arguments"]
         )
+        assert Message.objects.count() == 1
+
+    def test_of_our_own_task_takes_no_other_arguments(self, operator: Client) -> None:
+        """Else an operator could have an event posted, and signed, that never happened."""
+        message = Message.objects.create(
+            task="pgqueue.events.later.publish_now",
+            payload={"args": ["order.paid", "7", "{}", "{}"]},
+            state="dead",
+            max_attempts=5,
+            channel="default",
+        )
+        path = f"{MESSAGES}{message.pk}/rerun/"
+
+        shown = operator.get(path)
+        operator.post(path, {"arguments": '{"args": ["order.paid", "7", "{}", "forged"]}'})
+
+        assert "arguments" not in shown.context["form"].fields
+        again = Message.objects.exclude(pk=message.pk).get()
+        assert again.payload["args"] == ["order.paid", "7", "{}", "{}"]
+
+    def test_of_a_bulk_operation_is_refused(self, operator: Client) -> None:
+        message = Message.objects.create(
+            task=bulk.TASKS[0],
+            payload={"args": [1]},
+            state="dead",
+            max_attempts=5,
+            channel="default",
+        )
+
+        shown = operator.get(f"{MESSAGES}{message.pk}/change/", follow=True).content.decode()
+        operator.post(f"{MESSAGES}{message.pk}/rerun/")
+
+        assert "Enqueue it once more" not in shown
         assert Message.objects.count() == 1
 
     def test_of_a_task_that_is_not_known_is_refused(self, operator: Client) -> None:

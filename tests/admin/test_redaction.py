@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from html import unescape
+from typing import Any
 from urllib.parse import urljoin
 
 import pytest
@@ -12,8 +15,8 @@ from django.test import Client
 
 from pgqueue.admin.trail import TrailLine
 from pgqueue.events.reading import read
-from pgqueue.models import Subscription, Webhook
-from pgqueue.redaction import MASK
+from pgqueue.models import Message, Subscription, Webhook
+from pgqueue.redaction import FIELDS, MASK
 from tests.admin.acting import HISTORY, MESSAGES
 from tests.cards import CARD, SECRETS, TOKEN, leave_traces
 
@@ -113,3 +116,30 @@ def test_the_trail_of_a_row_shows_no_column_with_the_name_of_a_field(db: None) -
     [event] = read(topics="shop_order.*")
 
     assert TrailLine.of(event).changes == [("secret", MASK, MASK)]
+
+
+def test_the_trail_and_the_story_show_no_metadata_with_the_name_of_a_field(
+    viewer: Client, settings: Any
+) -> None:
+    settings.PGQUEUE = {
+        **settings.PGQUEUE,
+        "REDACT": [*FIELDS, "tenant"],
+        "TENANT": "tests.tasks.test_tenants.functions",
+    }
+    leave_traces()
+    [event] = read(topics="shop_order.*")
+    said = {"acting": {"user": "ann", "session_id": TOKEN, "reason": "she asked"}}
+    message = Message.objects.create(
+        task="tests.jobs.add",
+        metadata={"tenant": "north", "acting": {"user": {"name": "ann", "token": TOKEN}}},
+        state="dead",
+        max_attempts=5,
+        channel="default",
+    )
+
+    line = TrailLine.of(replace(event, metadata_json=json.dumps(said)))
+    page = viewer.get(f"{MESSAGES}{message.pk}/change/").content.decode()
+
+    assert (line.who, line.why) == ("ann", f"she asked, session_id: {MASK}")
+    assert "north" not in page
+    assert TOKEN not in page

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.contrib.admin.utils import quote
+from django.core.management import CommandError, call_command
 from django.db.models import F
 from django.test import Client, override_settings
 
+from pgqueue import task
 from pgqueue.engine import settle
 from pgqueue.models import History, Message, Schedule
 from pgqueue.redaction import MASK
@@ -33,6 +35,12 @@ COLUMNS = {
     "missed": "once",
     "overlap": "allow",
 }
+
+
+@task(redact=["card"])
+def charge(card: date) -> None: ...
+
+
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
 
 
@@ -235,6 +243,20 @@ class TestActions:
         assert "misfit: " in misfit
         assert existing == f"nightly: message {message.pk} waits or runs already."
         assert none == "0 enqueued."
+
+    def test_show_no_redacted_argument_in_an_error(self, editor: Client):
+        stored(task=f"{__name__}.charge", args=[CARD])
+
+        ran = act(editor, "run_now", "nightly")
+        saved = change(editor, task=f"{__name__}.charge", args=f'["{MASK}"]')
+        with pytest.raises(CommandError) as raised:
+            call_command("pgqueue_schedule", "run", "nightly")
+
+        assert saved.status_code == 200
+        shown = [*told(ran), saved.content.decode(), str(raised.value)]
+        assert [CARD in text for text in shown] == [False] * len(shown)
+        assert "argument 'card'" in told(ran)[0]
+        assert "argument 'card'" in str(raised.value)
 
     def test_are_for_those_who_may_change_them(self, db: None, login: Login):
         stored()

@@ -49,7 +49,7 @@ def _do(verb: str, rows: ScheduleQuerySet, name: str, database: str, style: str)
     if not row.exists():
         raise CommandError(f"There is no schedule {name!r}.")
     if verb == "run":
-        return _run(name, database, style)
+        return _run(row.get(), database, style)
     changed = bool(row.pause() if verb == "pause" else row.resume())
     if style == "json":
         return json.dumps({"name": name, "paused": verb == "pause", "changed": changed})
@@ -58,13 +58,14 @@ def _do(verb: str, rows: ScheduleQuerySet, name: str, database: str, style: str)
     return "Resumed." if changed else "It was not paused."
 
 
-def _run(name: str, database: str, style: str) -> str:
+def _run(row: Schedule, database: str, style: str) -> str:
     try:
-        result = scheduling.run(name, database=database)
+        result = scheduling.run(row.name, database=database)
     except (PGQueueError, ObjectDoesNotExist) as error:
-        raise CommandError(str(error)) from error
+        _, _, hidden = redacting.redacted_call(row.task, row.args, row.kwargs)
+        raise CommandError(hidden(str(error))) from error
     if style == "json":
-        return json.dumps({"name": name, "message": result.id, "came_of": result.came_of})
+        return json.dumps({"name": row.name, "message": result.id, "came_of": result.came_of})
     if result.came_of == "existing":
         return f"Message {result.id} of it waits or runs already."
     return f"Enqueued message {result.id}."

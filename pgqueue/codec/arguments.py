@@ -451,9 +451,8 @@ def read(what: str, hint: Hint, plain: Any) -> Any:
         return hint.read(plain)
     except UNREADABLE as error:
         kind = NewerPayload if isinstance(error, Unknown) else UnreadablePayload
-        raise kind(
-            f"{what} can't be read from {reprlib.repr(plain)}: {type(error).__name__}: {error}."
-        ) from error
+        why = f"{type(error).__name__}: {error}."
+        raise kind(f"{what} can't be read from {reprlib.repr(plain)}: {why}") from error
     except Exception as error:  # of a model's row, or a class of the project
         error.add_note(f"It was raised while {what} was read.")
         raise
@@ -491,10 +490,8 @@ def check_size(what: str, bytes_taken: int, limit: int, refusal: type[PGQueueErr
         PGQueueError: it does: a `refusal`.
     """
     if bytes_taken > limit:
-        raise refusal(
-            f"{what} would take {bytes_taken:,} bytes, more than {limit:,}: "
-            "store the data elsewhere, and say where it is."
-        )
+        taken = f"{bytes_taken:,} bytes, more than {limit:,}"
+        raise refusal(f"{what} would take {taken}: store the data elsewhere, and say where it is.")
 
 
 def size(text: str) -> int:

@@ -67,7 +67,7 @@ def receive_webhook(
             a function of the body that returns a task or a topic, or None to ignore the message.
             None: the topic is the source, a dot and the body's `type`.
         secrets: the sender's secret: text in base64, with or without "whsec_"; several secrets
-            during a rotation; or a function of the request that returns them.
+            during a rotation. Or a function of the request that returns them.
         source: a name for the sender, or a function of the request that returns it. If several
             senders share the view, each needs a source of its own: ids are unique within a source.
         key: the key of the message or the event, or a function of the body that returns it.

@@ -13,12 +13,7 @@ import psycopg
 from django.db import connections
 
 from pgqueue.exceptions import InvalidMessage, InvalidTask, UnreadablePayload
-from pgqueue.options.retries import (
-    Backoff,
-    as_backoff,
-    dump_backoff,
-    load_backoff,
-)
+from pgqueue.options.retries import Backoff, as_backoff, dump_backoff, load_backoff
 from pgqueue.options.schedules import as_schedules
 from pgqueue.redaction import as_paths
 from pgqueue.values.error_words import checked_option, hint, shown
@@ -27,12 +22,7 @@ from pgqueue.values.instants import as_instant
 from pgqueue.values.json_checks import as_object
 from pgqueue.values.log_levels import as_level
 from pgqueue.values.names import as_channel, as_key, as_path, as_text
-from pgqueue.values.number_checks import (
-    LONGEST,
-    as_count,
-    as_flag,
-    as_timedelta,
-)
+from pgqueue.values.number_checks import LONGEST, as_count, as_flag, as_timedelta
 
 logger = logger_of("pgqueue")
 
@@ -110,26 +100,22 @@ def check_replacing(
     run_after: datetime | timedelta | None,
     hold_for: timedelta | None,
 ) -> None:
-    """Check the options that concern messages which replace a waiting one.
+    """Check the options of messages that replace a waiting one.
 
     Raises:
-        ValueError: `longest_wait` has nothing to limit: nothing is replaced, or each message waits
-            for longer in any case. Or `hold_for` would hold what another caller has stored.
+        ValueError: `longest_wait` limits nothing, or `hold_for` would hold others' messages.
     """
     if hold_for is not None and on_conflict in REPLACING:
         raise ValueError(
-            "hold_for holds a message until its own commit, and "
-            f"on_conflict={on_conflict!r} changes a message that another caller has stored. That "
-            "one would be held, too, and would end if this one is abandoned. Choose one."
+            f"hold_for would hold what another caller has stored, if on_conflict={on_conflict!r} "
+            "changes it. Choose one."
         )
-    if longest_wait is None:
-        return
-    if on_conflict not in REPLACING:
+    if longest_wait is not None and on_conflict not in REPLACING:
         raise ValueError(
             "longest_wait limits how long a message waits that is replaced again and again: it "
             "needs on_conflict='replace' or 'collect'."
         )
-    if isinstance(run_after, timedelta) and run_after > longest_wait:
+    if longest_wait and isinstance(run_after, timedelta) and run_after > longest_wait:
         raise ValueError(
             f"longest_wait={longest_wait.total_seconds():g} is shorter than "
             f"run_after={run_after.total_seconds():g}, for which each message waits."

@@ -286,7 +286,7 @@ def test_a_message_of_a_flow_is_no_waiting_message() -> None:
 
 
 def test_a_held_message_is_not_collected_into_others() -> None:
-    with pytest.raises(InvalidTask, match="hold_for holds a message until its own commit"):
+    with pytest.raises(InvalidTask, match="hold_for would hold what another caller"):
         jobs.index.hold(for_=60)
-    with pytest.raises(InvalidMessage, match="hold_for holds a message until its own commit"):
+    with pytest.raises(InvalidMessage, match="hold_for would hold what another caller"):
         send("mail", 1, dedupe_key="d", on_conflict="replace", hold_for=60)

@@ -90,7 +90,9 @@ def _collect(
                 joined = _joined(connection, common.channel, dedupe_key, join, payload)
                 stored = store(payload if joined is None else joined)
                 if stored.came_of[0] == "existing":
-                    # The message is of a flow, and takes no items of others.
+                    if enqueueing.is_remembered(connection, common.channel, dedupe_key):
+                        return stored
+                    # The message is of a flow, or runs and keeps its key, as SQL has stored it.
                     return enqueueing.enqueue(
                         connection, common, keys=[key], payloads=[payload], ids=given_id
                     )

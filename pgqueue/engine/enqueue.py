@@ -267,7 +267,6 @@ def _each(
         if common.ordered:
             ids = ids or reserve(connection, len(keys))
     nothing = [None] * len(keys)
-    payloads = list(payloads)
     given = zip(
         keys, payloads, bodies or nothing, dedupe_keys or nothing, ids or nothing, strict=True
     )
@@ -287,53 +286,14 @@ def _each(
         found, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
         if "full" in came_of:
             raise _full(cursor, common.channel, keys[came_of.index("full")])
-    stored = Enqueued(found, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
-    if common.replaces and "existing" in came_of:
-        return _beside_running(connection, common, keys, payloads, bodies, ids, stored)
-    return stored
+    return Enqueued(found, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
 
 
-def _beside_running(
-    connection: Cursors,
-    common: Common,
-    keys: Sequence[str],
-    payloads: Sequence[str | None],
-    bodies: Sequence[bytes | None] | None,
-    ids: Sequence[int] | None,
-    stored: Enqueued,
-) -> Enqueued:
-    """Store messages that could replace none, because the message with their dedupe key runs.
-
-    A message that was stored to be replaced gives up its key when it begins to run. One that was
-    stored otherwise, such as by SQL, keeps it. These messages are stored without a key then. A
-    message of a flow stays, and takes their place.
-    """
+def is_remembered(connection: Cursors, channel: str, dedupe_key: str) -> bool:
+    """Return whether a dedupe key is remembered, whatever became of its message."""
     with connection.cursor() as cursor:
-        cursor.execute(SQL["of_flows"], {"ids": array(id for id in stored.ids if id is not None)})
-        of_flows = {id for (id,) in cursor.fetchall()}
-    each = list(zip(stored.ids, stored.came_of, strict=True))
-    left = [
-        n for n, (id, came_of) in enumerate(each) if came_of == "existing" and id not in of_flows
-    ]
-    if not left:
-        return stored
-    beside = _each(
-        connection,
-        common._replace(replaces=False),
-        [keys[n] for n in left],
-        [payloads[n] for n in left],
-        bodies and [bodies[n] for n in left],
-        None,
-        ids and [ids[n] for n in left],
-    )
-    again = dict(zip(left, zip(beside.ids, beside.came_of, strict=True), strict=True))
-    done = [again.get(n, one) for n, one in enumerate(each)]
-    first = beside if 0 in again else stored
-    return first._replace(
-        ids=[id for id, _ in done],
-        is_told=stored.is_told or beside.is_told,
-        came_of=[came_of for _, came_of in done],
-    )
+        cursor.execute(SQL["is_remembered"], {"channel": channel, "dedupe_key": dedupe_key})
+        return bool(cursor.fetchone()[0])
 
 
 def _bound(connection: Cursors, longest_wait: timedelta, stored: Enqueued) -> Enqueued:

@@ -35,9 +35,10 @@ CROSS JOIN LATERAL pgqueue_enqueue_v1(
     %(flow_id)s, %(waits)s) AS stored
 ORDER BY each.number
 
--- name: of_flows
--- Return the messages that belong to a flow. No other message replaces them.
-SELECT id FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[]) AND flow_id IS NOT NULL
+-- name: is_remembered
+SELECT EXISTS (
+    SELECT FROM pgqueue_dedupe
+    WHERE channel = %(channel)s AND dedupe_key = %(dedupe_key)s AND expires_at > statement_timestamp())
 
 -- name: bound_wait
 -- Have messages that were replaced wait no longer than `longest_wait` since they were first stored. The rows are

@@ -228,6 +228,16 @@ class TestAMessage:
         assert lists(pk=first) == [[1]]
         assert lists(dedupe_key=None) == [[*items]]
 
+    def test_whose_key_is_remembered_is_the_answer(self, connection: Connection) -> None:
+        (first,) = store(
+            connection, payloads=[payload(1)], dedupe_keys=["k"], dedupe_for=MINUTE
+        ).ids
+        claim(connection)
+
+        stored = collect(connection, 2)
+
+        assert (list(stored.ids), list(stored.came_of)) == ([first], ["existing"])
+
     def test_without_a_key_is_stored(self, connection: Connection) -> None:
         for n in (1, 2):
             assert list(collect(connection, n, key=None).came_of) == ["stored"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +11,9 @@ from django.db.models import F
 from django.utils import timezone
 
 from pgqueue import Channel, batch, send
-from pgqueue.database.connections import connect
 from pgqueue.exceptions import InvalidMessage, InvalidTask
 from pgqueue.models import Message
 from tests import jobs
-from tests.factories import claim
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -113,19 +110,6 @@ def test_holds_for_raw_messages_and_batches() -> None:
         drafts.enqueue(debounced, 2)
 
     assert set(Message.objects.values_list("state", flat=True)) == {"ready"}
-
-
-def test_that_runs_under_a_key_of_its_own_is_followed_by_another() -> None:
-    """As SQL stores it: `pgqueue_enqueue` replaces nothing unless it is asked to."""
-    debounced.using(on_conflict="return", longest_wait=None, run_after=None).enqueue(1)
-    with closing(connect("default", name="test")) as other:
-        [running] = claim(other)
-
-    again = debounced.enqueue_many([(2,), (3,)])
-
-    assert [each.came_of for each in again] == ["stored", "stored"]
-    assert running.id not in [int(each.id) for each in again]
-    assert sorted(each.payload["args"] for each in Message.objects.all()) == [[1], [2], [3]]
 
 
 def test_is_one_transaction_with_the_replacement() -> None:

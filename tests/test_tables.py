@@ -140,7 +140,7 @@ CALLS: dict[str, Callable[[], Any]] = {
 
 
 def misleading(call: Callable[[], Any]) -> str:
-    """Return the answer of a call, unless it names what is missing and what to do."""
+    """Return the answer of a call; "" if its error names the missing table and the remedy."""
     try:
         return f"returned {call()!r}"
     except NotMigrated as error:

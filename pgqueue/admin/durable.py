@@ -35,12 +35,11 @@ from pgqueue.states import State
 from pgqueue.tasks import scheduling
 from pgqueue.tasks.definition import Task
 from pgqueue.tasks.signalling import signal
+from pgqueue.values.names import is_own
 
 VERBS = ("signal", "again", "fork", "rerun")
 """The names of the pages. History has only the last two."""
 OF_ENDED = ("fork", "rerun")
-OWN = "pgqueue."
-"""The beginning of the names of pgqueue's own tasks."""
 MessageView = Callable[[HttpRequest, Any], HttpResponse]
 
 
@@ -294,7 +293,7 @@ def _form_of(request: HttpRequest, message: Any) -> forms.Form:
     this project that never happened.
     """
     given = request.POST if request.method == "POST" else None
-    return forms.Form(given) if message.task.startswith(OWN) else ArgumentsForm(given)
+    return forms.Form(given) if is_own(message.task) else ArgumentsForm(given)
 
 
 def _step_of(request: HttpRequest, parameter: str) -> str | None:

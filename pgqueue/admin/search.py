@@ -18,6 +18,7 @@ from pgqueue.listing.messages import of_key
 from pgqueue.models import Message
 from pgqueue.models.message import LIVE
 from pgqueue.tasks import registry
+from pgqueue.values.names import is_own
 from pgqueue.values.searches import is_search
 
 TASKS = 200
@@ -33,7 +34,7 @@ def tasks_in_use(alias: str) -> list[str]:
         )
     known = [each.name for each in registry.each()]
     # The package's own tasks come last.
-    known.sort(key=lambda name: (name.startswith("pgqueue."), name))
+    known.sort(key=lambda name: (is_own(name), name))
     return list(dict.fromkeys([*(each.task for each in ran if each.task), *known]))
 
 

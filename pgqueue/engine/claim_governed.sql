@@ -285,7 +285,8 @@ WITH fast AS MATERIALIZED (
 -- include: let_through_by_b
            AS let_through,
            -- An end beyond the policy's pause is none: the lane would wait for it while a probe runs.
-           CASE WHEN b.open_until <= statement_timestamp() + p.breaker_pause + interval '1 second'
+           CASE WHEN
+-- include: is_within_its_pause
                 THEN b.open_until END AS open_until
     FROM (SELECT %(channel)s::text AS channel, key, turn
           FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (key, turn)) lane

@@ -283,10 +283,10 @@ def _each(
                 SQL["enqueue_each"], {**parameters, **dict(zip(names, columns, strict=True))}
             )
         rows = cursor.fetchall()
-        found, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
+        ids, states, run_ats, created_ats, told, came_of = zip(*rows, strict=True)
         if "full" in came_of:
             raise _full(cursor, common.channel, keys[came_of.index("full")])
-    return Enqueued(found, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
+    return Enqueued(ids, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
 
 
 def is_remembered(connection: Cursors, channel: str, dedupe_key: str) -> bool:

@@ -178,10 +178,15 @@ SELECT channel, key FROM pgqueue_lane WHERE paused_until > statement_timestamp()
 -- its probe runs, and one after that. An end beyond the policy's pause is none: the pause was made shorter, or the
 -- server's clock was set back.
 CASE WHEN b.open_until IS NULL THEN 1000000
-     WHEN b.open_until > statement_timestamp() AND b.open_until <= statement_timestamp() + breaker_pause + interval '1 second'
+     WHEN b.open_until > statement_timestamp() AND
+-- include: is_within_its_pause
           OR EXISTS (SELECT FROM pgqueue_message m
                      WHERE m.id = b.probe_id AND m.attempt = b.probe_attempt AND m.state || '' = 'running') THEN 0
      ELSE 1 END
+
+-- name: is_within_its_pause
+-- A condition on the circuit breaker b: its pause ends no later than its policy has it.
+b.open_until <= statement_timestamp() + breaker_pause + interval '1 second'
 
 -- name: not_left_out
 -- A condition on message m: no claim has failed because of it in the last minute. See `culprits.choosing`.

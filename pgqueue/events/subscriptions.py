@@ -46,11 +46,11 @@ def create(
     covers only events that already have a position: it gets events that still wait for one.
 
     Args:
-        name: the name, which no other subscription has.
-        task: the task that runs with the events, or its name. It takes an event, or a list of
-            events with `batch`. "": raw messages on the channel, whose payload is the event.
+        name: The name, which no other subscription has.
+        task: The task that runs with the events, or its name. It takes an event, or a list of
+            events with `batch`. An empty name stores raw messages, whose payload is the event.
         {options}
-        database: the alias of the queue's database, if not the one of `PGQUEUE`.
+        database: The alias of the queue's database, if not the one of `PGQUEUE`.
 
     Raises:
         InvalidSubscription, InvalidFilter: an option is invalid, or the name is taken.

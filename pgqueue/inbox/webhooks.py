@@ -55,7 +55,7 @@ def receive_webhook(
     remember_for: float | timedelta = REMEMBERED,
     database: str | None = None,
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Return a view that receives webhooks signed by Standard Webhooks, and stores each once.
+    """Return a view that receives webhooks signed by Standard Webhooks, and stores each once:
 
         path("hooks/shop", receive_webhook(book, secrets=settings.SHOP_SECRETS, source="shop"))
 
@@ -68,19 +68,19 @@ def receive_webhook(
             None: the topic is the source, a dot and the body's `type`.
         secrets: the sender's secret: text in base64, with or without "whsec_"; several secrets
             during a rotation. Or a function of the request that returns them.
-        source: a name for the sender, or a function of the request that returns it. If several
-            senders share the view, each needs a source of its own: ids are unique within a source.
-        key: the key of the message or the event, or a function of the body that returns it.
-        signal: in place of `to` and `key`: a function of the body that returns the arguments of
+        source: A name for the sender, or a function of the request that returns it. Senders that
+            share the view each need one of their own, since each numbers its messages.
+        key: The key of the message or the event, or a function of the body that returns it.
+        signal: In place of `to` and `key`: a function of the body that returns the arguments of
             `pgqueue.signal()` as a dict, or None to ignore the message. The payload is the body,
             unless the dict has another one. While no message takes the signal, the view answers
             409, so that the sender tries again.
-        tolerance: seconds or a timedelta. The maximum age of a message, and the maximum lead of its
+        tolerance: Seconds or a timedelta. The maximum age of a message, and the maximum lead of its
             sender's clock.
-        max_bytes: the maximum size of a body, also after decompression.
-        remember_for: seconds or a timedelta for which its id is remembered. It must be at least
+        max_bytes: The maximum size of a body, also after decompression.
+        remember_for: Seconds or a timedelta for which its id is remembered. It must be at least
             twice the tolerance, which is the time for which a signature is valid.
-        database: the alias of the queue's database, if not the task's or the one of `PGQUEUE`.
+        database: The alias of the queue's database, if not the task's or the one of `PGQUEUE`.
 
     Raises:
         InvalidSecret: a secret is invalid.

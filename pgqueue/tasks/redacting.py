@@ -26,6 +26,7 @@ from pgqueue.tasks import registry
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
 from pgqueue.values.escaping import logger_of
+from pgqueue.values.names import is_own
 
 logger = logger_of(__name__)
 
@@ -163,8 +164,8 @@ def hiding(claim: Claim, columns: Iterable[RedactedColumn] = ()) -> Hidden:
     """
     if _is_encrypted(claim):
         return EVERYTHING
-    is_own = (claim.task or "").startswith("pgqueue.")
-    return _hidden(chain(_of_claim(claim), columns), keeps_locals=not is_own)
+    keeps_locals = not is_own(claim.task or "")
+    return _hidden(chain(_of_claim(claim), columns), keeps_locals=keeps_locals)
 
 
 def hiding_of_events(events: Iterable[Any]) -> Hidden:

@@ -18,6 +18,11 @@ AT_START = "pgqueue_start"
 """The tag of the checks that our commands do as they start."""
 
 
+def is_own(task: str) -> bool:
+    """Return whether a task is one of pgqueue's own, by its name."""
+    return task.startswith("pgqueue.")
+
+
 def as_channel(value: Any) -> str:
     """Return `value` if it can be the name of a channel.
 

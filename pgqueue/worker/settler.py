@@ -275,10 +275,12 @@ class Settler(Service):
         lanes: defaultdict[tuple[str, str], list[Ended]] = defaultdict(list)
         for each in batch:
             lanes[each[0].claim.channel, each[0].claim.key].append(each)
+        if len(lanes) == 1:
+            return list(batch)
         locked: list[Ended] = []
         refusals = 0
         for lane in lanes.values():
-            if len(lanes) == 1 or refusals >= MOST_LOCKED:
+            if refusals >= MOST_LOCKED:
                 locked += lane
                 continue
             try:

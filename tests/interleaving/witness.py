@@ -33,20 +33,20 @@ class Witness:
     """Notes the result of each operation, and finds broken promises.
 
     Attributes:
-        observer: reads what was committed.
-        broken: the promises that were broken, as sentences that begin with the promise's name.
-        stored: the committed messages, in the order of their commits.
-        undone: the messages whose transaction was rolled back.
-        parents: the messages for which a child waits.
-        holders: the claim that has each running message.
-        claims: the claims of each session that it has not ended, by its number.
-        cancelled: the messages that a cancel ended.
-        asked: the running messages that a cancel asked to end.
-        ended: how often each message succeeded.
-        published: the committed events, each with the turns of its begin and its commit.
-        probes: the claims that the breaker of a key of the channel `fragile` let through while it
+        observer: The session that reads committed rows.
+        broken: The broken promises. Each sentence begins with the name of its promise.
+        stored: The committed messages, in the order of their commits.
+        undone: The messages whose transaction was rolled back.
+        parents: The messages for which a child waits.
+        holders: The claim that has each running message.
+        claims: The claims of each session that it has not ended, by its number.
+        cancelled: The messages that a cancel ended.
+        asked: The running messages that a cancel asked to end.
+        ended: How often each message succeeded.
+        published: The committed events, each with the turns of its begin and its commit.
+        probes: The claims that the breaker of a key of the channel `fragile` let through while it
             was open until a time.
-        turn: the number of turns so far.
+        turn: The number of turns so far.
     """
 
     observer: Connection

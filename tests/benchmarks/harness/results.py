@@ -31,7 +31,7 @@ The figures up to 2026-11-26 are older than the constraints on the values of tab
 The figures up to 2026-11-27 are older than notifications of requests to cancel, and than classes of
 other packages as arguments.
 
-Figures of the newest code: `governed`, `latency`, `orm`, `batch`, `search`, `contention`, and
+Figures of the code of 2026-11-28: `governed`, `latency`, `orm`, `batch`, `search`, `contention`, and
 `drain` with 200,000 messages. The others are older than batch tasks, log lines of runs,
 tenants, weights, urgent messages, pauses with an end, circuit breakers, shared commits of
 steps, and `--drain` with shorter naps. `9c402f8` is older than all these, and older than the
@@ -47,6 +47,10 @@ drain had 28,380/s (26,990), and governed lanes 12,960/s (13,190). A saturated c
 
 `governed` is also older than a claim that counts the messages of a lane once. By turns on a slower
 machine, a saturated claim then took 4 to 5 % less time, and 2 to 3 % more than at `7e26d7d7`.
+
+All figures here are older than the last changes of 2026-11-29: settles of failures have a
+transaction of their own, retries and deferrals look whether a durable run has begun, and a durable
+step behind new values is stored as it begins. None of them was measured.
 
 `durable` is newer than the features named here, but older than the
 router that waits for no flush. `flows` and `ordered` are older than both.

@@ -31,13 +31,13 @@ The figures up to 2026-11-26 are older than the constraints on the values of tab
 The figures up to 2026-11-27 are older than notifications of requests to cancel, and than classes of
 other packages as arguments.
 
-Figures of the code of 2026-11-28: `governed`, `latency`, `orm`, `batch`, `search`, `contention`, and
-`drain` with 200,000 messages. The others are older than batch tasks, log lines of runs,
-tenants, weights, urgent messages, pauses with an end, circuit breakers, shared commits of
-steps, and `--drain` with shorter naps. `9c402f8` is older than all these, and older than the
-constraints on values. It was measured beside the newest code on 2026-11-29, in three rounds
-by turns. Since then a drain became a tenth slower, claims of lanes an eighth, ORM tasks 4 %,
-and an idle worker begins a task 0.4 ms later.
+Figures of the code of 2026-11-28: `governed`, `latency`, `orm`, `batch`, `search`, `contention`,
+and `drain` with 200,000 messages. The others are older than batch tasks, log lines of runs,
+tenants, weights, urgent messages, pauses with an end, circuit breakers, shared commits of steps,
+and `--drain` with shorter naps. `9c402f8` is older than all these, and older than the constraints
+on values. It was measured beside the newest code on 2026-11-29, in three rounds by turns. Since
+then a drain became a tenth slower, claims of lanes an eighth, ORM tasks 4 %, and an idle worker
+begins a task 0.4 ms later.
 
 `governed`, `latency`, `orm` and `drain` are older than the shorter settle of a success and the
 shorter claim of governed lanes. On 2026-11-29 the newest code was measured by turns with

@@ -146,6 +146,7 @@ def test_what_takes_hours_runs_each_night() -> None:
     by_hand = [
         "test-nightly",
         "test-slow",
+        "test-celery",
         "prove",
         "prove-mutations",
         "prove-peers",

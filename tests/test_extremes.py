@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
-from itertools import count
+from itertools import count, cycle
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -256,12 +256,17 @@ class Write:
 STATES = ("ready", "scheduled", "held", "running", "dead")
 
 
-def writes(granted: set[tuple[str, str]] | None = None) -> Iterator[Write]:
+def writes(
+    granted: set[tuple[str, str]] | None = None, *, is_in_each_state: bool = False
+) -> Iterator[Write]:
     """Yield a row for each extreme of each column.
 
     Args:
         granted: the tables and columns that are written; None: all.
+        is_in_each_state: a message for each state; else one that is ready, and one in another
+            state, which each extreme takes by turns.
     """
+    turns = cycle(STATES[1:])
     for table, its in columns().items():
         given = [
             each
@@ -270,7 +275,10 @@ def writes(granted: set[tuple[str, str]] | None = None) -> Iterator[Write]:
         ]
         for column in given:
             for extreme in EXTREMES[column.type]:
-                for state in STATES if table == "pgqueue_message" else ("",):
+                states: tuple[str, ...] = ("",)
+                if table == "pgqueue_message":
+                    states = STATES if is_in_each_state else (STATES[0], next(turns))
+                for state in states:
                     values = {each.name: plain(each) for each in given}
                     if state and "state" in values:
                         values["state"] = state
@@ -323,10 +331,17 @@ def test_a_plain_row_is_stored_in_each_table(own: psycopg.Connection[Any]) -> No
 
 
 @pytest.mark.timeout(900)
-def test_what_the_owner_could_store_stops_nothing(own: psycopg.Connection[Any]) -> None:
+@pytest.mark.parametrize(
+    "is_in_each_state",
+    [False, pytest.param(True, marks=pytest.mark.nightly)],
+    ids=["two states", "each state"],
+)
+def test_what_the_owner_could_store_stops_nothing(
+    own: psycopg.Connection[Any], *, is_in_each_state: bool
+) -> None:
     make_world()
 
-    stored = [each for each in writes() if write(own, each)]
+    stored = [each for each in writes(is_in_each_state=is_in_each_state) if write(own, each)]
 
     assert {each.column.table for each in stored} == set(columns())
     assert_all_goes_on()

@@ -1,9 +1,9 @@
 """Each setting of Django that changes behaviour: all pages open, and everything runs.
 
-`tests/projects` has a project for each. A process of its own migrates an empty database and opens
-the pages of the admin and ours. A worker and a group run messages and events. Then the
-configuration is moved by dumpdata and loaddata. A new setting that changes behaviour gets a project
-there.
+`tests/projects` has a project for each, which is visited at night, and two with several settings at
+once. A process of its own migrates an empty database and opens the pages of the admin and ours. A
+worker and a group run messages and events. Then the configuration is moved by dumpdata and
+loaddata. A new setting that changes behaviour gets a project there, and a line in one of the two.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tests.starting import run
 
 NO_PROJECTS = {"__init__", "base", "routers", "tasks", "urls", "visit"}
 NAMES = sorted({each.stem for each in Path(projects.__path__[0]).glob("*.py")} - NO_PROJECTS)
-AT_NIGHT = {"arabic", "debug", "no_admin", "router", "search_path"}
-"""Close to `german`, `no_auth`, `no_router` and `own_schema`; `debug` keeps queries in memory."""
+BY_DAY = {"together", "apart", "no_auth"}
+"""Between them they have nearly all settings; `no_auth` has neither users nor the admin."""
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def databases(request: pytest.FixtureRequest, django_db_setup: None) -> Iterator
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(each, marks=pytest.mark.nightly if each in AT_NIGHT else pytest.mark.slow)
+        pytest.param(each, marks=pytest.mark.slow if each in BY_DAY else pytest.mark.nightly)
         for each in NAMES
     ],
 )

@@ -120,7 +120,9 @@ def posts(world: World) -> Iterator[tuple[str, dict[str, Any]]]:
     yield purge, {"states": ["ready"]}
 
 
-@pytest.mark.parametrize("text", [HOSTILE, ODD], ids=["hostile", "odd"])
+@pytest.mark.parametrize(
+    "text", [HOSTILE, pytest.param(ODD, marks=pytest.mark.nightly)], ids=["hostile", "odd"]
+)
 @pytest.mark.slow
 def test_no_text_becomes_a_part_of_a_page_and_each_link_leads_somewhere(text: str) -> None:
     client = Client()

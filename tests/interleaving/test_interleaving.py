@@ -88,7 +88,12 @@ def planted(name: str) -> Iterator[None]:
     [
         ("no fence", NO_FENCE, {"lost", "fence", "claim"}),
         ("one too many", "put:l:2 claim:limited route complete", {"limit"}),
-        ("lane passes a retry", "put:o:2 claim:lanes route retry!", {"lane"}),
+        pytest.param(
+            "lane passes a retry",
+            "put:o:2 claim:lanes route retry!",
+            {"lane"},
+            marks=pytest.mark.nightly,
+        ),
         ("child runs early", "put:g:1 flow claim:free complete route", {"flow"}),
         ("no bell", "put:l:2 claim:limited route complete", {"stuck"}),
     ],
@@ -194,6 +199,7 @@ def test_two_claims_that_count_at_once_are_told_apart_by_the_lock(interleaver: I
         assert set(interleaver.run(schedule)) == {"limit: 3 messages of limited ran at once"}
 
 
+@pytest.mark.nightly
 def test_a_schedule_is_shrunk_while_it_breaks_the_same_promise(interleaver: Interleaver) -> None:
     with planted("no fence"):
         found = interleaver.find(range(60, 560), NO_FENCE.split())

@@ -113,8 +113,17 @@ class TestMultiprocessing:
 
         assert returned(result) == "timed out"
 
-    @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-    @pytest.mark.parametrize("arguments", [[], ["--processes", "2"]])
+    @pytest.mark.parametrize(
+        ("arguments", "method"),
+        [
+            ([], "fork"),
+            ([], "spawn"),
+            ([], "forkserver"),
+            (["--processes", "2"], "fork"),
+            pytest.param(["--processes", "2"], "spawn", marks=pytest.mark.nightly),
+            pytest.param(["--processes", "2"], "forkserver", marks=pytest.mark.nightly),
+        ],
+    )
     def test_a_pool_works(self, arguments: list[str], method: str) -> None:
         result = jobs.squares.enqueue(method)
 

@@ -22,42 +22,36 @@ the median of the rounds' own ratios. The file of a benchmark explains the names
 That no limit is exceeded, nothing lost or stuck, and nothing deadlocked is not measured but tested:
 `make model` ends at the first.
 
-What was measured before 2026-11-26 is older than flows, for which messages and history have columns
-of their own.
+Below each table are its day and its machine. Since 2026-11-29 that line says how many loops of
+Python a second one core runs. The machines differ by a factor of 2.5 (a drain of 11,700/s, or of
+28,400/s, by the same code), so figures compare only within a run, and ratios beyond it.
 
-The figures up to 2026-11-26 are older than the constraints on the values of tables, and than
-`guard` around calls of the user's code.
+- Before 2026-11-26: older than flows, for which messages and history have columns of their own.
+- Until 2026-11-26: older than the constraints on the values of tables, and than `guard` around
+  calls of the user's code.
+- Until 2026-11-27: older than notifications of requests to cancel, and than classes of other
+  packages as arguments.
+- Until 2026-11-28: older than batch tasks, log lines of runs, tenants, weights, urgent messages,
+  pauses with an end, circuit breakers, shared commits of steps, and `--drain` with shorter naps.
+  Only `governed`, `latency`, `orm`, `batch`, `search`, `contention`, and `drain` with 200,000
+  messages are newer than these.
+- Until 2026-11-29: older than the shorter settle of a success, the shorter claim of governed
+  lanes, a transaction for the settle of failures, the look whether a durable run has begun, and
+  the claim of the next step of a chain before any other look.
 
-The figures up to 2026-11-27 are older than notifications of requests to cancel, and than classes of
-other packages as arguments.
+`peers` and `neutral` are of 2026-11-29 and 30, on one of the slow machines; `peers` has two rounds.
 
-Figures of the code of 2026-11-28: `governed`, `latency`, `orm`, `batch`, `search`, `contention`,
-and `drain` with 200,000 messages. The others are older than batch tasks, log lines of runs,
-tenants, weights, urgent messages, pauses with an end, circuit breakers, shared commits of steps,
-and `--drain` with shorter naps. `9c402f8` is older than all these, and older than the constraints
-on values. It was measured beside the newest code on 2026-11-29, in three rounds by turns. Since
-then a drain became a tenth slower, claims of lanes an eighth, ORM tasks 4 %, and an idle worker
-begins a task 0.4 ms later.
+These were measured by turns with the last commit before batch tasks (`7e26d7d7`), in three rounds;
+its figures are in brackets. A drain had 28,380/s (26,990), governed lanes 12,960/s (13,190), a
+saturated claim took 5.9 ms (5.5), a task began after 2.57 ms (2.46), and ORM tasks had 2,133/s
+(2,028). A governed claim counts the messages of a lane once since then: 4 to 5 % less time.
 
-`governed`, `latency`, `orm` and `drain` are older than the shorter settle of a success and the
-shorter claim of governed lanes. On 2026-11-29 the newest code was measured by turns with
-`7e26d7d7`, the last commit before batch tasks, in three rounds. Its figures are in brackets. A
-drain had 28,380/s (26,990), and governed lanes 12,960/s (13,190). A saturated claim took 5.9 ms
-(5.5), and a task began after 2.57 ms (2.46). ORM tasks had 2,133/s (2,028).
+The claim of the next step of a chain before any other look was measured by turns on the slow
+machine, without anything else: `chain_step_ms` was 15.5 before it, and 11.5 with it (medians of six
+chains of 200 steps).
 
-`governed` is also older than a claim that counts the messages of a lane once. By turns on a slower
-machine, a saturated claim then took 4 to 5 % less time, and 2 to 3 % more than at `7e26d7d7`.
-
-All figures here are older than the last changes of 2026-11-29: settles of failures have a
-transaction of their own, retries and deferrals look whether a durable run has begun, and a durable
-step behind new values is stored as it begins. None of them was measured.
-
-`durable` is newer than the features named here, but older than the
-router that waits for no flush. `flows` and `ordered` are older than both.
-
-Workflows beside two peers were measured alone on 2026-11-28, in 3 rounds of one run on 2 cores:
-pgqueue 2,238/s (1,704–2,345), DBOS 211 (202–215), django-absurd 409 (402–434). The ratios were 11.1
-(7.9–11.1, must 10) and 5.4 (4.2–5.6, must 4). An earlier run had 10.5 (9.9–11.4) and 5.1 (4.8–5.2).
+Workflows beside two peers were also measured alone on 2026-11-28, in 3 rounds on 2 quick cores:
+pgqueue 2,238/s (1,704–2,345), DBOS 211 (202–215), django-absurd 409 (402–434).
 """
 COLUMNS = ("metric", "measured", "must", "aim", "verdict")
 SHOWN = {"peers", "neutral"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
@@ -11,6 +11,7 @@ from uuid import UUID
 from psycopg import Error
 
 from pgqueue.claiming.free_lanes import (
+    EXPENSIVE,
     LOOK_AGAIN_AT_LATEST,
     LOOK_AGAIN_COST,
     FindChannels,
@@ -26,6 +27,11 @@ from pgqueue.engine.values import Claim, Connection
 
 FEW = 10
 """The limit of a claim right after a notification. If more messages are ready, turns count."""
+
+
+def never() -> bool:
+    """Return False: no news overtakes a claim."""
+    return False
 
 
 class Claimant(NamedTuple):
@@ -86,6 +92,7 @@ class Claimer:
         self._notified: set[str] = set()
         self._freed: set[str] = set()
         self._notified_claims_from = 0.0
+        self._is_cheap_at_once = True
         self._claimant: Claimant | None = None
 
     @property
@@ -96,7 +103,13 @@ class Claimer:
             default=None,
         )
 
-    def claim(self, limit: int, *, thoroughly: bool = True) -> list[Claimed]:
+    def claim(
+        self,
+        limit: int,
+        *,
+        thoroughly: bool = True,
+        is_overtaken: Callable[[], bool] = never,
+    ) -> list[Claimed]:
         """Claim up to `limit` messages, from free lanes and from governed ones.
 
         The claim ends early where more messages would exceed `engine.BYTES`, but takes at least
@@ -108,6 +121,8 @@ class Claimer:
         Args:
             thoroughly: an empty result means that no message is ready. If False, it may also mean
                 that a full look is too expensive at the moment; see `wake_in`.
+            is_overtaken: whether there is news for a new claim. Then a claim that has found nothing
+                yet ends early. A step of a flow often ends while the claim after it still looks.
 
         Raises:
             psycopg.Error: the database refused a statement, or is out of reach.
@@ -117,11 +132,9 @@ class Claimer:
         try:
             self._claim_notified(claimant, claimed, limit)
             if not claimed:
-                self._claim_in_turn(claimant, claimed, limit, thoroughly)
-            if not claimed and self._freed:
-                # Free lanes may have got messages of flows since they were looked at.
-                self._notified, self._freed = self._freed, set()
-                self._claim_notified(claimant, claimed, limit)
+                self._claim_in_turn(claimant, claimed, limit, thoroughly, is_overtaken)
+            if not claimed:
+                self._claim_freed(claimant, claimed, limit)
         except Error:
             # Messages that were claimed before the error must run. If the error lasts, the next
             # claim raises it.
@@ -130,20 +143,27 @@ class Claimer:
         return claimed
 
     def _claim_in_turn(
-        self, claimant: Claimant, claimed: list[Claimed], limit: int, thoroughly: bool
+        self,
+        claimant: Claimant,
+        claimed: list[Claimed],
+        limit: int,
+        thoroughly: bool,
+        is_overtaken: Callable[[], bool],
     ) -> None:
         free, governed = max(1, self._free.channels), max(1, self._governed.channels)
         self._governed_first = not self._governed_first
         if self._governed_first:
             share = max(1, limit * governed // (free + governed)) if self._free.channels else limit
-            self.claim_governed(claimant, claimed, share)
+            self.claim_governed(claimant, claimed, share, is_overtaken)
+            if not claimed and is_overtaken():
+                return
             if len(claimed) < limit and size_left(claimed) > 0:
                 self.claim_free(claimant, claimed, limit - len(claimed), thoroughly)
         else:
             share = max(1, limit * free // (free + governed)) if self._governed.channels else limit
             self.claim_free(claimant, claimed, share, thoroughly)
             if len(claimed) < limit and size_left(claimed) > 0:
-                self.claim_governed(claimant, claimed, limit - len(claimed))
+                self.claim_governed(claimant, claimed, limit - len(claimed), is_overtaken)
 
     @property
     def wants_notice(self) -> bool:
@@ -182,16 +202,30 @@ class Claimer:
         return self._claimant
 
     def _claim_notified(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
-        """Claim from a notified channel without planning: it had no ready message before."""
+        """Claim from a notified channel: it had no ready message before."""
         notified, self._notified = self._notified, set()
-        if len(notified) != 1 or self._free.channels:
+        if time.monotonic() >= self._notified_claims_from:
+            self._claim_at_once(claimant, claimed, limit, notified)
+
+    def _claim_freed(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
+        """Claim messages of flows that this claim has released since it looked at their lane.
+
+        They are there, so a cheap claim needs no pause after the last one.
+        """
+        freed, self._freed = self._freed, set()
+        if self._is_cheap_at_once or time.monotonic() >= self._notified_claims_from:
+            self._claim_at_once(claimant, claimed, limit, freed)
+
+    def _claim_at_once(
+        self, claimant: Claimant, claimed: list[Claimed], limit: int, channels: Collection[str]
+    ) -> None:
+        """Claim from a channel without planning, if it is the only one and no lane is known."""
+        if len(channels) != 1 or self._free.channels:
             return
         asked_at = time.monotonic()
-        if asked_at < self._notified_claims_from:
-            return
         claims = engine.claim_at_once(
             claimant.connection,
-            *notified,
+            *channels,
             limit=min(limit, FEW),
             worker_id=claimant.worker_id,
             lease=self._lease,
@@ -199,6 +233,7 @@ class Claimer:
         )
         # The claim began at the front, where a long transaction may keep dead index entries.
         took = time.monotonic() - asked_at
+        self._is_cheap_at_once = took < EXPENSIVE
         self._notified_claims_from = asked_at + min(LOOK_AGAIN_COST * took, LOOK_AGAIN_AT_LATEST)
         claimed += [Claimed(claim, asked_at) for claim in claims]
 
@@ -235,18 +270,31 @@ class Claimer:
             return [name for name in self._channels if name not in self._excluded]
         return engine.channels(connection, excluded=self._excluded, takes_raw=self._takes_raw)
 
-    def claim_governed(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
+    def claim_governed(
+        self,
+        claimant: Claimant,
+        claimed: list[Claimed],
+        limit: int,
+        is_overtaken: Callable[[], bool] = never,
+    ) -> None:
         """Claim from governed lanes; look at each round's beginning before returning nothing."""
         lanes, before = self._governed, len(claimed)
         self._bring_lanes_up_to_date(claimant.connection)
-        self._go_round(claimant, claimed, limit)
+        has_asked = self._go_round(claimant, claimed, limit)
+        if not claimed:
+            # Before any other look: the next step of a chain is ready in its free lane.
+            self._claim_freed(claimant, claimed, limit)
+            if not claimed and is_overtaken():
+                return
         if len(claimed) == before and not lanes.is_from_the_front:
             lanes.forget()
             self._bring_lanes_up_to_date(claimant.connection)
-            self._go_round(claimant, claimed, limit)
+            has_asked |= self._go_round(claimant, claimed, limit)
         if len(claimed) == before:
-            look = route.look(claimant.connection, after=lanes.bell)
-            lanes.ended_with_nothing(look.wake_in)
+            wake_in = lanes.wake_in
+            if has_asked:
+                wake_in = route.look(claimant.connection, after=lanes.bell).wake_in
+            lanes.ended_with_nothing(wake_in)
 
     def _bring_lanes_up_to_date(self, connection: Connection) -> None:
         lanes = self._governed
@@ -255,8 +303,7 @@ class Claimer:
         if lanes.must_adopt:
             lanes.adopted(route.adopt(connection))
         if lanes.must_route:
-            routed = route.route(connection, after=lanes.bell)
-            lanes.routed(None if routed is None else routed.after)
+            lanes.routed(routed := route.route(connection, after=lanes.bell, ripens=lanes.is_ripe))
             if routed is not None:
                 self._freed |= {name for name in routed.channels if self.serves(name)}
         if lanes.must_find_channels:
@@ -264,9 +311,10 @@ class Claimer:
             lanes.found(name for name in found if self._channels is None or name in self._channels)
         lanes.is_up_to_date(time.monotonic())
 
-    def _go_round(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
+    def _go_round(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> bool:
+        """Claim by turns; return whether there was a turn."""
         connection, worker_id = claimant
-        lanes, most = self._governed, len(claimed) + limit
+        lanes, most, has_asked = self._governed, len(claimed) + limit, False
         while size_left(claimed) > 0 and (turn := lanes.plan(most - len(claimed))) is not None:
             asked_at = time.monotonic()
             served = claim_governed.claim(
@@ -282,3 +330,5 @@ class Claimer:
             )
             claimed += [Claimed(claim, asked_at) for claim in served.claims]
             lanes.learn(turn, served)
+            has_asked = True
+        return has_asked

@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from pgqueue.claiming.free_lanes import pause_after
 from pgqueue.engine.claim_governed import EVERY_TURN, GovernedClaims
-from pgqueue.engine.route import Look
+from pgqueue.engine.route import Look, Routed
 
 BESIDE_ANOTHER = timedelta(milliseconds=10)
 """How soon to look again at lanes that another worker has locked: it does not notify when it
@@ -62,6 +62,7 @@ class GovernedLanes:
         self._look: Look | None = None
         self._is_from_the_front = False
         self._is_beside_another = False
+        self._has_new_turns = False
         self._waiting: list[str] = []
         self._until: datetime | None = None
 
@@ -85,7 +86,7 @@ class GovernedLanes:
         self._is_from_the_front = now >= self._look_at
         if self._is_from_the_front:
             self.bell = 0
-        self._is_beside_another = False
+        self._is_beside_another = self._has_new_turns = False
 
     def looked(self, look: Look) -> None:
         """Take the result of a look for bells and policies after `bell`."""
@@ -104,18 +105,24 @@ class GovernedLanes:
     @property
     def must_route(self) -> bool:
         """Whether there are bells, or a throttled lane whose time has come."""
-        is_ripe = self.wake_in is not None and self.wake_in <= timedelta()
-        return self._look is not None and (self._look.has_rung or is_ripe)
+        return self._look is not None and (self._look.has_rung or self.is_ripe)
 
-    def routed(self, bell: int | None) -> None:
-        """Take the last bell that was routed; None: another worker is routing, look again soon."""
-        self._is_beside_another |= bell is None
-        self.bell = bell or self.bell
+    @property
+    def is_ripe(self) -> bool:
+        """Whether the time of a throttled lane has come."""
+        return self.wake_in is not None and self.wake_in <= timedelta()
+
+    def routed(self, routed: Routed | None) -> None:
+        """Take the result of routing; None: another worker is routing, look again soon."""
+        self._is_beside_another |= routed is None
+        self._has_new_turns = routed is None or routed.has_marked
+        if routed is not None:
+            self.bell = routed.after
 
     @property
     def must_find_channels(self) -> bool:
         """Whether the channels may have changed."""
-        return self.must_route or self._is_from_the_front
+        return self._has_new_turns or self._is_from_the_front
 
     def found(self, channels: Iterable[str]) -> None:
         """Take the channels that have a lane to take from."""

@@ -66,16 +66,22 @@ class Routed(NamedTuple):
     Attributes:
         after: the id of the last bell that was taken, or the one before.
         channels: the channels in which ungoverned messages of flows no longer wait.
+        has_marked: whether governed lanes may have got a turn.
     """
 
     after: int
     channels: frozenset[str]
+    has_marked: bool
 
 
-def route(connection: Connection, *, after: int) -> Routed | None:
+def route(connection: Connection, *, after: int, ripens: bool = True) -> Routed | None:
     """Mark the lanes that have bells, and the throttled ones whose time has come, in a transaction.
 
     It also releases messages of flows whose parents have ended.
+
+    Args:
+        after: bells up to this id were taken before.
+        ripens: False: the last look found no throttled lane whose time has come.
 
     Returns:
         None: another session is routing.
@@ -83,19 +89,20 @@ def route(connection: Connection, *, after: int) -> Routed | None:
 
     def some(part: Part) -> Routed | None:
         try:
-            return _route(connection, part, after, TOGETHER)
+            return _route(connection, part, after, TOGETHER, ripens)
         except Exception as error:
             if not may_be_a_row(connection, error):
                 raise
             # One bell may stand for many ended messages, or for all lanes of a channel.
-            return _route(connection, part, after, APART)
+            return _route(connection, part, after, APART, ripens)
 
     parts = apart(connection, "pgqueue_bell", some, what="route")
     routed = [each for each in parts if each is not None]
     if len(routed) < len(parts):
         return None
     channels = frozenset(channel for each in routed for channel in each.channels)
-    return Routed(max((each.after for each in routed), default=after), channels)
+    has_marked = any(each.has_marked for each in routed)
+    return Routed(max((each.after for each in routed), default=after), channels, has_marked)
 
 
 class _Ways(NamedTuple):
@@ -116,8 +123,11 @@ class _Ways(NamedTuple):
     ripen: Callable[[Connection], object]
 
 
-def _route(connection: Connection, part: Part, after: int, ways: _Ways) -> Routed | None:
+def _route(
+    connection: Connection, part: Part, after: int, ways: _Ways, ripens: bool
+) -> Routed | None:
     freed: list[flows.Freed] = []
+    has_marked = ripens
     with in_short(connection):
         given = {
             **part._asdict(),
@@ -139,8 +149,11 @@ def _route(connection: Connection, part: Part, after: int, ways: _Ways) -> Route
             }
             others = {(each.channel, each.key) for each in freed if each.governed}
             _mark_rung(connection, rung, others, ways)
-        ways.ripen(connection)
-    return Routed(after, frozenset(each.channel for each in freed if not each.governed))
+            has_marked = ripens or bool(rung or others)
+        if ripens:
+            ways.ripen(connection)
+    free = frozenset(each.channel for each in freed if not each.governed)
+    return Routed(after, free, has_marked)
 
 
 def _mark_rung(

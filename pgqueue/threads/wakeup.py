@@ -59,6 +59,14 @@ class Wakeup:
                 self._reader.recv(4096)
         return ready
 
+    @property
+    def is_set(self) -> bool:
+        """Whether the next wait will end at once."""
+        try:
+            return bool(self._reader.recv(1, socket.MSG_PEEK))
+        except OSError:  # there is nothing to read, or it is closed
+            return False
+
     def fileno(self) -> int:
         """Return the file descriptor that becomes readable when it is set."""
         return self._reader.fileno()

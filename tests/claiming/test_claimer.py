@@ -1,4 +1,4 @@
-"""One claim, of which a later statement fails."""
+"""The statements of one claim: in which order, how many, and where one fails."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from unittest.mock import patch
 import psycopg
 import pytest
 
+from pgqueue import flow
 from pgqueue.database.connections import connect
 from pgqueue.engine import claim as engine
-from pgqueue.engine import claim_governed, route
+from pgqueue.engine import claim_governed, route, settle
+from tests import jobs
 from tests.claims import claimer
-from tests.factories import Connection, enqueue, limit
+from tests.factories import Connection, done, enqueue, limit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -52,3 +54,45 @@ def test_an_error_is_raised_where_nothing_was_claimed(connection: Connection) ->
         pytest.raises(psycopg.OperationalError, match="gone"),
     ):
         claimer(connection).claim(10)
+
+
+def test_each_step_of_a_chain_is_claimed_after_one_look(connection: Connection) -> None:
+    ours = claimer(connection)
+    with flow("chain") as f:
+        steps = [f.enqueue(jobs.add, 1, 2)]
+        for _ in range(6):
+            steps.append(f.enqueue(jobs.add, 1, 2, after=steps[-1]))
+    claimed = [each.claim for each in ours.claim(10)]
+
+    for step in steps[1:]:
+        settle.complete(connection, [done(each) for each in claimed])
+        with (
+            patch.object(route, "look", side_effect=route.look) as looks,
+            patch.object(route, "channels", side_effect=route.channels) as governed,
+        ):
+            claimed = [each.claim for each in ours.claim(10, thoroughly=False)]
+
+        assert [each.id for each in claimed] == [step.message_id]
+        assert (looks.call_count, governed.call_count) == (1, 0)
+
+
+def test_a_claim_that_is_overtaken_looks_no_further(connection: Connection) -> None:
+    ours = claimer(connection)
+    assert ours.claim(10) == []  # it has looked from the front
+    enqueue(connection, 1)
+    ours._governed_first = False  # a claim turns it over
+
+    with patch.object(route, "look", side_effect=route.look) as looks:
+        assert ours.claim(10, is_overtaken=lambda: True) == []
+
+    assert looks.call_count == 1
+    assert len(ours.claim(10)) == 1
+
+
+def test_a_claim_that_is_overtaken_keeps_its_messages(connection: Connection) -> None:
+    limit("governed", max_running=1)
+    governed = enqueue(connection, 1, channel="governed", key="a")
+
+    claimed = claimer(connection).claim(10, is_overtaken=lambda: True)
+
+    assert [each.claim.id for each in claimed] == governed

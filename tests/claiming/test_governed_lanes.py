@@ -6,12 +6,13 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgqueue.claiming.governed_lanes import BESIDE_ANOTHER, GovernedLanes, Turn
 from pgqueue.engine.claim_governed import EVERY_TURN, GovernedClaims
-from pgqueue.engine.route import Look
+from pgqueue.engine.route import Look, Routed
 
 START = datetime(2025, 1, 1, tzinfo=UTC)
 NOTHING = Look(has_rung=False, has_policies=False, wake_in=None)
@@ -170,12 +171,36 @@ def test_bells_and_ripe_rates_are_routed() -> None:
         lanes.looked(look)
         assert lanes.must_route is must
 
-    lanes.routed(7)
+    lanes.routed(Routed(7, frozenset(), has_marked=False))
     assert lanes.bell == 7
     lanes.routed(None)  # another session is routing
     assert lanes.bell == 7
     lanes.ended_with_nothing(None)
     assert lanes.wake_in == BESIDE_ANOTHER
+
+
+@pytest.mark.parametrize(
+    ("routed", "must"),
+    [
+        (Routed(7, frozenset(), has_marked=True), True),
+        (Routed(7, frozenset({"default"}), has_marked=False), False),
+        (None, True),
+    ],
+    ids=["a lane", "a step of a flow", "by another worker"],
+)
+def test_channels_are_found_anew_where_a_lane_was_marked(routed: Routed | None, must: bool) -> None:
+    lanes = GovernedLanes()
+    lanes.begin(1)
+    lanes.is_up_to_date(1)
+
+    lanes.begin(1.001)
+    lanes.looked(NOTHING._replace(has_rung=True))
+    lanes.routed(routed)
+    is_asked = lanes.must_find_channels
+    lanes.begin(1.002)
+
+    assert is_asked is must
+    assert not lanes.must_find_channels
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)

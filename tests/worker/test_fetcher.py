@@ -132,6 +132,20 @@ def test_room_that_is_made_while_it_is_looked_for_is_not_missed() -> None:
         assert rested(fetcher) < SHORT
 
 
+def test_news_that_comes_while_it_claims_ends_the_nap_and_it_is_not_idle() -> None:
+    """A step of a flow ended, and a claim has to route its bell."""
+    with a_fetcher(Buffer(8, Mock()), Leases()) as fetcher:
+        fetcher.wake()
+
+        nap = fetcher.tick()
+
+        assert not fetcher.is_idle
+        assert nap > timedelta()  # a nap of 0 would leave the news for one more claim
+        assert rested(fetcher) < SHORT
+        fetcher.tick()
+        assert fetcher.is_idle
+
+
 class TestListening:
     """On the connection that it claims on."""
 
@@ -307,7 +321,7 @@ def test_what_a_claim_brings_once_it_is_to_stop_is_given_back() -> None:
     store(connection, payloads=["{}"] * 3)
     buffer, leases = Buffer(8, Mock()), Leases()
     with a_fetcher(buffer, leases) as fetcher:
-        fetcher.stop()
+        fetcher._stopping.set()  # while the answer is on its way
         fetcher.tick()
 
     assert (len(buffer), len(leases)) == (0, 0)

@@ -1,6 +1,6 @@
 """The queue has a database of its own; pools keep connections, and transactions are serializable.
 
-Each of these has a project of its own, too, for the night.
+At night each setting is visited in its own project, too.
 """
 
 from django.db.backends.postgresql.psycopg_any import IsolationLevel

@@ -1,6 +1,6 @@
 """In German, with naive times, an own schema, bound parameters and a transaction for each request.
 
-Each of these has a project of its own, too, for the night.
+At night each setting is visited in its own project, too.
 """
 
 from tests.projects.base import *  # noqa: F403

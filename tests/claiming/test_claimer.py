@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from unittest.mock import patch
+from itertools import count
+from unittest.mock import Mock, patch
 
 import psycopg
 import pytest
 
 from pgqueue import flow
+from pgqueue.claiming import claimer as claiming
 from pgqueue.database.connections import connect
 from pgqueue.engine import claim as engine
 from pgqueue.engine import claim_governed, route, settle
@@ -56,7 +58,12 @@ def test_an_error_is_raised_where_nothing_was_claimed(connection: Connection) ->
         claimer(connection).claim(10)
 
 
-def test_each_step_of_a_chain_is_claimed_after_one_look(connection: Connection) -> None:
+def test_each_step_of_a_chain_is_claimed_after_one_look(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A millisecond passes from one look at the clock to the next: none from the front is due."""
+    moments = count(1_000)
+    monkeypatch.setattr(claiming, "time", Mock(monotonic=lambda: next(moments) / 1_000))
     ours = claimer(connection)
     with flow("chain") as f:
         steps = [f.enqueue(jobs.add, 1, 2)]

@@ -292,7 +292,7 @@ class Claimer:
             has_asked |= self._go_round(claimant, claimed, limit)
         if len(claimed) == before:
             wake_in = lanes.wake_in
-            if has_asked:
+            if has_asked or lanes.must_route:
                 wake_in = route.look(claimant.connection, after=lanes.bell).wake_in
             lanes.ended_with_nothing(wake_in)
 

@@ -64,9 +64,9 @@ class Routed(NamedTuple):
     """The result of routing.
 
     Attributes:
-        after: the id of the last bell that was taken, or the one before.
-        channels: the channels in which ungoverned messages of flows no longer wait.
-        has_marked: whether governed lanes may have got a turn.
+        after: The id of the last bell that was taken, or the one before.
+        channels: The channels in which ungoverned messages of flows no longer wait.
+        has_marked: Whether governed lanes may have got a turn.
     """
 
     after: int
@@ -127,7 +127,7 @@ def _route(
     connection: Connection, part: Part, after: int, ways: _Ways, ripens: bool
 ) -> Routed | None:
     freed: list[flows.Freed] = []
-    has_marked = ripens
+    marked: set[tuple[str, str | None]] = set()
     with in_short(connection):
         given = {
             **part._asdict(),
@@ -149,11 +149,11 @@ def _route(
             }
             others = {(each.channel, each.key) for each in freed if each.governed}
             _mark_rung(connection, rung, others, ways)
-            has_marked = ripens or bool(rung or others)
+            marked = {*rung, *others}
         if ripens:
             ways.ripen(connection)
     free = frozenset(each.channel for each in freed if not each.governed)
-    return Routed(after, free, has_marked)
+    return Routed(after, free, has_marked=ripens or bool(marked))
 
 
 def _mark_rung(

@@ -55,11 +55,11 @@ def receive_webhook(
     remember_for: float | timedelta = REMEMBERED,
     database: str | None = None,
 ) -> Callable[[HttpRequest], HttpResponse]:
-    """Return a view that receives webhooks signed by Standard Webhooks, and stores each once:
+    """Return a view that receives webhooks signed by Standard Webhooks, and stores each once.
 
         path("hooks/shop", receive_webhook(book, secrets=settings.SHOP_SECRETS, source="shop"))
 
-    The view answers 204 if the message is stored, now or before: its sender need not repeat it.
+    The view answers 204 if the message is stored, now or before. Its sender need not repeat it.
     `receive_external` stores it, in the transaction of the request if there is one.
 
     Args:

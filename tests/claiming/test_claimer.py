@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from itertools import count
 from unittest.mock import Mock, patch
 
@@ -15,6 +16,7 @@ from pgqueue.claiming import claimer as claiming
 from pgqueue.database.connections import connect
 from pgqueue.engine import claim as engine
 from pgqueue.engine import claim_governed, route, settle
+from pgqueue.engine.route import Look, Routed
 from tests import jobs
 from tests.claims import claimer
 from tests.factories import Connection, done, enqueue, limit
@@ -94,6 +96,19 @@ def test_a_claim_that_is_overtaken_looks_no_further(connection: Connection) -> N
 
     assert looks.call_count == 1
     assert len(ours.claim(10)) == 1
+
+
+def test_a_ripe_lane_of_others_that_was_routed_ends_no_nap(connection: Connection) -> None:
+    ours = claimer(connection)
+    looks = [Look(False, False, timedelta()), Look(False, False, None)]
+
+    with (
+        patch.object(route, "look", side_effect=looks),
+        patch.object(route, "route", return_value=Routed(0, frozenset(), has_marked=True)),
+    ):
+        assert ours.claim(10) == []
+
+    assert ours._governed.wake_in is None
 
 
 def test_a_claim_that_is_overtaken_keeps_its_messages(connection: Connection) -> None:

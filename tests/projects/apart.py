@@ -5,12 +5,11 @@ At night each setting is visited in its own project, too.
 
 from django.db.backends.postgresql.psycopg_any import IsolationLevel
 
-from tests.projects.base import *  # noqa: F403
-from tests.projects.base import DATABASES, PGQUEUE
+from tests.projects.no_router import *  # noqa: F403
+from tests.projects.no_router import DATABASES
 
-DATABASES["default"]["OPTIONS"] = {
-    "isolation_level": IsolationLevel.SERIALIZABLE,
-    "pool": {"min_size": 1, "max_size": 8},
-}
-DATABASES["queue"] = {**DATABASES["default"], "NAME": DATABASES["default"]["NAME"] + "_queue"}
-PGQUEUE["DATABASE"] = "queue"
+for database in DATABASES.values():
+    database["OPTIONS"] = {
+        "isolation_level": IsolationLevel.SERIALIZABLE,
+        "pool": {"min_size": 1, "max_size": 8},
+    }

@@ -35,11 +35,12 @@ Python a second one core runs. The machines differ by a factor of 2.5 (a drain o
   pauses with an end, circuit breakers, shared commits of steps, and `--drain` with shorter naps.
   Only `governed`, `latency`, `orm`, `batch`, `search`, `contention`, and `drain` with 200,000
   messages are newer than these.
-- Until 2026-11-29: older than the shorter settle of a success, the shorter claim of governed
-  lanes, a transaction for the settle of failures, the look whether a durable run has begun, and
-  the claim of the next step of a chain before any other look.
+- Until 2026-11-29: older than the shorter settle of a success, and the shorter claim of governed
+  lanes. Failures are settled in a transaction of their own since then, and retries look whether a
+  durable run has begun. The next step of a chain is claimed before any other look.
 
-`peers` and `neutral` are of 2026-11-29 and 30, on one of the slow machines; `peers` has two rounds.
+`peers` and `neutral` are of 2026-11-29 and 30, on one of the slow machines. `peers` has
+two rounds. `neutral` is older than the warm-up of its runner, and than the analysis of the tables.
 
 These were measured by turns with the last commit before batch tasks (`7e26d7d7`), in three rounds;
 its figures are in brackets. A drain had 28,380/s (26,990), governed lanes 12,960/s (13,190), a

@@ -46,11 +46,13 @@ EITHER = {
     "route.mark_urgent": "pgqueue_message_(ordered|running)",
     "flows.stale": "pgqueue_message_(flow|dead)",
     "workers.unfinished": "pgqueue_message_(waiting|due)",
+    "reencrypt.write_history": "pgqueue_history_(id|finished_at)_idx",
 }
 """Statements for which one of two indexes is as good as the other one.
 
 The first two ask whether an ordered message of a lane runs, and both indexes have the lane. `stale`
 is a duty that reads the dead letters of flows, and `unfinished` asks for a retry that is delayed.
+`write_history` has the id and the end of each row: only the messages of one settle end at one time.
 """
 BY_ID = "pgqueue_history_(id|txid_id)_idx"
 """Rows of history by their ids. PostgreSQL 18 skips over the transactions of the second index where

@@ -42,8 +42,9 @@ def connections(connect: Callable[..., Connection]) -> list[Connection]:
     connections = [connect() for _ in range(CLIENTS + WORKERS)]
     partitions.ensure(connections[0])
     for each in connections:
-        # Who waits here waits for another's transaction, which this thread has open.
-        each.execute("SET lock_timeout = '20ms'")
+        # Who waits here waits for another's transaction, which this thread has open. An autovacuum
+        # that truncates a table looks each 20 ms for who waits for it.
+        each.execute("SET lock_timeout = '100ms'")
     return connections
 
 

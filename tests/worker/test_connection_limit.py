@@ -149,6 +149,7 @@ class TestASettlerWithoutAConnection:
             assert Message.objects.get().state == "ready"
 
             settler.tick()
+            fetcher.rest(timedelta(seconds=10))  # the settler has woken it
             assert fetcher.tick() == timedelta()
 
         assert Message.objects.get().state == "running"

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
+from functools import partial
 
 import psycopg
 import pytest
@@ -490,23 +491,27 @@ class TestAnIdleWorker:
         with worker(poll_interval=60) as process:
             process.wait_until_it_idles()
 
-            jobs.add.using(run_after=0.3).enqueue(1)
-            jobs.add.using(run_after=2.2).enqueue(2)
+            # Each but the last one is due before the worker would look by itself.
+            for count, delay in enumerate([0.1] * 8 + [2.2], 1):
+                jobs.add.using(run_after=delay).enqueue(1)
+                eventually(partial(ended, count), within=10)
 
-            eventually(lambda: ended(2), within=10)
-        for message in History.objects.all():
-            late = message.started_at - message.run_at
-            assert timedelta() <= late < timedelta(seconds=0.5)
+        late = sorted(each.started_at - each.run_at for each in History.objects.all())
+        assert late[0] >= timedelta()
+        # A busy machine may be late for two of nine.
+        assert late[6] < timedelta(seconds=0.5)
 
     def test_starts_a_retry_on_time(self) -> None:
         with worker(poll_interval=60) as process:
             process.wait_until_it_idles()
 
-            jobs.fail_twice.using(backoff=[0.4]).enqueue()
+            for delay in (0, 0.7, 1.4):
+                jobs.fail_twice.using(backoff=[0.4], run_after=delay).enqueue()
 
-            eventually(ended, within=10)
-        message = History.objects.get()
-        assert message.started_at - message.run_at < timedelta(seconds=0.5)
+            eventually(lambda: ended(3), within=20)
+        late = sorted(each.started_at - each.run_at for each in History.objects.all())
+        # A busy machine may be late for one of them.
+        assert late[1] < timedelta(seconds=0.5)
 
     def test_finds_by_polling_what_it_was_not_told_of(self) -> None:
         with worker(poll_interval=0.3) as process:

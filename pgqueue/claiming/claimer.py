@@ -68,6 +68,9 @@ class Claimer:
         excluded: channels not to claim from.
         lease: how long each message is leased.
         takes_raw: whether it claims raw messages whose channel names no handler, as consumers do.
+        is_overtaken: returns whether there is news for a new claim. Then a claim that has found
+            nothing yet ends early. A step of a flow often ends while the claim after it still
+            looks.
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class Claimer:
         excluded: Sequence[str],
         lease: timedelta,
         takes_raw: bool = True,
+        is_overtaken: Callable[[], bool] = never,
     ) -> None:
         self.session = session
         self._registration = registration
@@ -86,6 +90,7 @@ class Claimer:
         self._excluded = excluded
         self._lease = lease
         self._takes_raw = takes_raw
+        self._is_overtaken = is_overtaken
         self._free = FreeLanes()
         self._governed = GovernedLanes()
         self._governed_first = False
@@ -103,13 +108,7 @@ class Claimer:
             default=None,
         )
 
-    def claim(
-        self,
-        limit: int,
-        *,
-        thoroughly: bool = True,
-        is_overtaken: Callable[[], bool] = never,
-    ) -> list[Claimed]:
+    def claim(self, limit: int, *, thoroughly: bool = True) -> list[Claimed]:
         """Claim up to `limit` messages, from free lanes and from governed ones.
 
         The claim ends early where more messages would exceed `engine.BYTES`, but takes at least
@@ -121,8 +120,6 @@ class Claimer:
         Args:
             thoroughly: an empty result means that no message is ready. If False, it may also mean
                 that a full look is too expensive at the moment; see `wake_in`.
-            is_overtaken: whether there is news for a new claim. Then a claim that has found nothing
-                yet ends early. A step of a flow often ends while the claim after it still looks.
 
         Raises:
             psycopg.Error: the database refused a statement, or is out of reach.
@@ -132,9 +129,7 @@ class Claimer:
         try:
             self._claim_notified(claimant, claimed, limit)
             if not claimed:
-                self._claim_in_turn(claimant, claimed, limit, thoroughly, is_overtaken)
-            if not claimed:
-                self._claim_freed(claimant, claimed, limit)
+                self._claim_in_turn(claimant, claimed, limit, thoroughly)
         except Error:
             # Messages that were claimed before the error must run. If the error lasts, the next
             # claim raises it.
@@ -143,19 +138,14 @@ class Claimer:
         return claimed
 
     def _claim_in_turn(
-        self,
-        claimant: Claimant,
-        claimed: list[Claimed],
-        limit: int,
-        thoroughly: bool,
-        is_overtaken: Callable[[], bool],
+        self, claimant: Claimant, claimed: list[Claimed], limit: int, thoroughly: bool
     ) -> None:
         free, governed = max(1, self._free.channels), max(1, self._governed.channels)
         self._governed_first = not self._governed_first
         if self._governed_first:
             share = max(1, limit * governed // (free + governed)) if self._free.channels else limit
-            self.claim_governed(claimant, claimed, share, is_overtaken)
-            if not claimed and is_overtaken():
+            self.claim_governed(claimant, claimed, share)
+            if not claimed and self._is_overtaken():
                 return
             if len(claimed) < limit and size_left(claimed) > 0:
                 self.claim_free(claimant, claimed, limit - len(claimed), thoroughly)
@@ -163,7 +153,7 @@ class Claimer:
             share = max(1, limit * free // (free + governed)) if self._governed.channels else limit
             self.claim_free(claimant, claimed, share, thoroughly)
             if len(claimed) < limit and size_left(claimed) > 0:
-                self.claim_governed(claimant, claimed, limit - len(claimed), is_overtaken)
+                self.claim_governed(claimant, claimed, limit - len(claimed))
 
     @property
     def wants_notice(self) -> bool:
@@ -270,25 +260,14 @@ class Claimer:
             return [name for name in self._channels if name not in self._excluded]
         return engine.channels(connection, excluded=self._excluded, takes_raw=self._takes_raw)
 
-    def claim_governed(
-        self,
-        claimant: Claimant,
-        claimed: list[Claimed],
-        limit: int,
-        is_overtaken: Callable[[], bool] = never,
-    ) -> None:
+    def claim_governed(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> None:
         """Claim from governed lanes; look at each round's beginning before returning nothing."""
         lanes, before = self._governed, len(claimed)
-        self._bring_lanes_up_to_date(claimant.connection)
         has_asked = self._go_round(claimant, claimed, limit)
-        if not claimed:
-            # Before any other look: the next step of a chain is ready in its free lane.
-            self._claim_freed(claimant, claimed, limit)
-            if not claimed and is_overtaken():
-                return
+        if not claimed and self._is_overtaken():
+            return
         if len(claimed) == before and not lanes.is_from_the_front:
             lanes.forget()
-            self._bring_lanes_up_to_date(claimant.connection)
             has_asked |= self._go_round(claimant, claimed, limit)
         if len(claimed) == before:
             wake_in = lanes.wake_in
@@ -312,8 +291,9 @@ class Claimer:
         lanes.is_up_to_date(time.monotonic())
 
     def _go_round(self, claimant: Claimant, claimed: list[Claimed], limit: int) -> bool:
-        """Claim by turns; return whether there was a turn."""
+        """Look at the lanes, and claim by turns; return whether there was a turn."""
         connection, worker_id = claimant
+        self._bring_lanes_up_to_date(connection)
         lanes, most, has_asked = self._governed, len(claimed) + limit, False
         while size_left(claimed) > 0 and (turn := lanes.plan(most - len(claimed))) is not None:
             asked_at = time.monotonic()
@@ -331,4 +311,7 @@ class Claimer:
             claimed += [Claimed(claim, asked_at) for claim in served.claims]
             lanes.learn(turn, served)
             has_asked = True
+        if not claimed:
+            # Before any other look: the next step of a chain is ready in its free lane.
+            self._claim_freed(claimant, claimed, limit)
         return has_asked

@@ -110,13 +110,11 @@ class Fetcher(Service):
             return self._wait_for_room()
         limit = min(room, BATCH)
         is_listening = self._listens and self._listener.listen(self._claimer.connect().connection)
-        claimed = self._claimer.claim(
-            limit, thoroughly=False, is_overtaken=lambda: wakeup.wakeup.is_set
-        )
+        claimed = self._claimer.claim(limit, thoroughly=False)
         self.claims += 1
         self.claimed += len(claimed)
         self._hold(claimed)
-        if not claimed and wakeup.wakeup.is_set:
+        if not claimed and wakeup.is_set():
             return self._poll_interval  # the nap ends as it begins
         if not claimed:
             return self._wait(is_listening=is_listening)

@@ -139,6 +139,7 @@ def _fetcher(shared: Shared, buffer: Collector, settler: Settler) -> Fetcher:
         excluded=config.excluded,
         lease=options.lease,
         takes_raw=False,
+        is_overtaken=shared.wakeups.fetcher.is_set,
     )
     return Fetcher(
         claimer,

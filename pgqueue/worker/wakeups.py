@@ -26,6 +26,10 @@ class FetcherWakeup:
         """End the nap, or the next one."""
         self.wakeup.set()
 
+    def is_set(self) -> bool:
+        """Return whether the next nap will end at once."""
+        return self.wakeup.is_set
+
     def make_room(self) -> None:
         """End the nap if the fetcher waits for room in the buffer."""
         if self.waits_for_room:

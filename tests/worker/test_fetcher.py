@@ -25,10 +25,12 @@ from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.worker.buffer import Buffer
 from pgqueue.worker.collector import Collector
+from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.fetcher import PAYLOADS, Fetcher
 from pgqueue.worker.leases import LeasedMessage, Leases
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.wakeups import FetcherWakeup, Wakeups
+from pgqueue.worker.worker import Worker
 from tests.factories import Connection, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -49,6 +51,7 @@ def a_fetcher(
     settler: Settler | None = None,
 ) -> Iterator[Fetcher]:
     """One that ticks when told to."""
+    wakeups = wakeups or Wakeups(FetcherWakeup())
     info = WorkerInfo(
         host="here", pid=1, started_at=datetime.now(UTC), channels=None, excluded=[], info={}
     )
@@ -59,11 +62,12 @@ def a_fetcher(
             channels=None,
             excluded=excluded,
             lease=timedelta(seconds=30),
+            is_overtaken=wakeups.fetcher.is_set,
         ),
         Collector(buffer),
         leases,
         settler or Mock(is_connected=True, put=lambda leased, ending: leases.drop(leased)),
-        wakeups or Wakeups(FetcherWakeup()),
+        wakeups,
         slots=8,
         poll_interval=timedelta(seconds=60),
         listens=listens,
@@ -144,6 +148,23 @@ def test_news_that_comes_while_it_claims_ends_the_nap_and_it_is_not_idle() -> No
         assert rested(fetcher) < SHORT
         fetcher.tick()
         assert fetcher.is_idle
+
+
+def test_a_worker_tells_its_claims_of_news() -> None:
+    worker = Worker(WorkerConfig(database="default", threads=1, grace=timedelta()))
+    pipeline = worker._pipeline
+    assert pipeline
+    is_overtaken = pipeline.fetcher._claimer._is_overtaken
+
+    before = is_overtaken()
+    pipeline.fetcher.wake()
+    after = is_overtaken()
+    pipeline.settler.finish()
+    pipeline.fetcher.finish()
+    worker._main_session.close()
+    worker._requests.close()
+
+    assert (before, after) == (False, True)
 
 
 class TestListening:

@@ -278,6 +278,7 @@ class TestARequestToCancel:
         self, fetcher: Fetcher, wakeups: Wakeups, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The heartbeat does not know the message before."""
+        fetcher._claimer._governed_first = True  # the next claim begins with free lanes
         store(connection)
         claim_free = claimer.Claimer.claim_free
 
@@ -307,7 +308,10 @@ class TestWhereALookIsExpensive:
         with a_fetcher(buffer, Leases(), listens=True) as fetcher:
             while fetcher.tick() < timedelta(seconds=1):
                 pass
-            store(connection)
+            # A plain row notifies no worker.
+            Message.objects.create(
+                channel="default", task="tests.task", state=State.READY, max_attempts=1, payload={}
+            )
             nap = fetcher.tick()
             nothing = len(buffer)
             fetcher.rest(nap)

@@ -57,8 +57,8 @@ def estimates(past: Past) -> Iterator[Served]:
 
 
 def variants(served: Served) -> Iterator[Served]:
-    """Yield the same service with shorter and longer gaps of a slot between two runs."""
-    for share in (1.0, 0.0, 0.33, 0.67, 1.33) if served.rules.gap else (1.0,):
+    """Yield the same service with shorter and longer gaps of a slot between two runs, if any."""
+    for share in (0.0, 0.33, 0.67, 1.33) if served.rules.gap else ():
         yield Served(replace(served.rules, gap=served.rules.gap * share), served.latencies)
 
 

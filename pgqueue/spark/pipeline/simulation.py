@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -263,14 +264,14 @@ def simulate(
 
     if not works:
         return pandas.DataFrame(columns=list(COLUMNS)), {}
-    served = [_nearest(work) for work in works]
-    latencies = [_latencies(work, each) for work, each in zip(works, served, strict=True)]
+    nearest = [_nearest(work) for work in works]
+    latencies = [each.latencies for each in nearest]
 
     def outcome(change: Sequence[Rules], arrivals: Sequence[Floats] | None = None) -> Outcome:
         due = [None] * len(works) if arrivals is None else arrivals
         return _joined(list(map(_replayed, works, change, latencies, due)))
 
-    today = [each.rules for each in served]
+    today = [each.served.rules for each in nearest]
     rows: list[tuple[object, ...]] = []
 
     def add(scenario: str, kind: str, found: Outcome) -> None:
@@ -280,7 +281,7 @@ def simulate(
 
     measured = _joined([_as_measured(w, r) for w, r in zip(works, today, strict=True)])
     add("As it was measured", "measured", measured)
-    simulated = outcome(today)
+    simulated = _joined([each.replayed for each in nearest])
     add("As today, simulated", "today", simulated)
     for factor, title in FACTORS:
         add(title, "workers", outcome([_times(rules, factor) for rules in today]))
@@ -296,20 +297,28 @@ def simulate(
     return pandas.DataFrame(rows, columns=list(COLUMNS)), facts
 
 
-def _latencies(work: Work, served: Served) -> Floats:
-    return np.random.default_rng(0).choice(served.latencies, len(work.past.due))
+class _Replayed(NamedTuple):
+    """A replay by an estimate, and how far its waits are from the measured ones."""
+
+    served: Served
+    latencies: Floats
+    replayed: Outcome
+    distance: float
 
 
-def _nearest(work: Work) -> Served:
-    """Return the estimate whose replay comes nearest to the measured waits."""
+def _nearest(work: Work) -> _Replayed:
+    """Return the estimate whose replay comes nearest to the measured waits, with its replay."""
     measured = _spread(_as_measured(work, Rules(slots=[(0.0, 1)])).waits)
 
-    def distance(served: Served) -> float:
-        told = _replayed(work, served.rules, _latencies(work, served), None)
-        return float(np.abs(np.log(_spread(told.waits) / measured)).mean())
+    def replayed(served: Served) -> _Replayed:
+        latencies = np.random.default_rng(0).choice(served.latencies, len(work.past.due))
+        told = _replayed(work, served.rules, latencies, None)
+        distance = float(np.abs(np.log(_spread(told.waits) / measured)).mean())
+        return _Replayed(served, latencies, told, distance)
 
-    best = min(estimates(work.past), key=distance)
-    return min(variants(best), key=distance)
+    best = min(map(replayed, estimates(work.past)), key=attrgetter("distance"))
+    others = map(replayed, variants(best.served))
+    return min([best, *others], key=attrgetter("distance"))
 
 
 def _spread(waits: Floats) -> Floats:

@@ -62,13 +62,13 @@ class Claimer:
     """Claims on the connection of its session, under a new id with each new connection.
 
     Args:
-        session: its connection is used for nothing else.
-        registration: gives the ids.
-        channels: the channels to claim from; None: all, also future ones.
-        excluded: channels not to claim from.
-        lease: how long each message is leased.
-        takes_raw: whether it claims raw messages whose channel names no handler, as consumers do.
-        is_overtaken: returns whether there is news for a new claim. Then a claim that has found
+        session: Its connection is used for nothing else.
+        registration: Gives the ids.
+        channels: The channels to claim from; None: all, also future ones.
+        excluded: Channels not to claim from.
+        lease: The time for which each message is leased.
+        takes_raw: Whether it claims raw messages whose channel names no handler, as consumers do.
+        is_overtaken: Returns whether there is news for a new claim. Then a claim that has found
             nothing yet ends early. A step of a flow often ends while the claim after it still
             looks.
     """

@@ -23,8 +23,8 @@ def test_every_history_of_the_log_is_a_list(connect: Callable[..., Connection]) 
 
     def open_one() -> Connection:
         connection = connect()
-        # Who waits here waits for another's transaction, which this thread has open. An autovacuum
-        # that truncates a table looks each 20 ms for who waits for it.
+        # A session that waits here waits for another's transaction, which this thread has open. An
+        # autovacuum that truncates a table looks each 20 ms for sessions that wait for it.
         connection.execute("SET lock_timeout = '100ms'")
         return connection
 

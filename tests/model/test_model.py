@@ -42,8 +42,8 @@ def connections(connect: Callable[..., Connection]) -> list[Connection]:
     connections = [connect() for _ in range(CLIENTS + WORKERS)]
     partitions.ensure(connections[0])
     for each in connections:
-        # Who waits here waits for another's transaction, which this thread has open. An autovacuum
-        # that truncates a table looks each 20 ms for who waits for it.
+        # A session that waits here waits for another's transaction, which this thread has open. An
+        # autovacuum that truncates a table looks each 20 ms for sessions that wait for it.
         each.execute("SET lock_timeout = '100ms'")
     return connections
 

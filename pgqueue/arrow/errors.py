@@ -37,3 +37,7 @@ class ExportConflict(PipelineError):
 
 class UnknownTarget(PipelineError):
     """No export was made to this folder."""
+
+
+class MissingPackage(PipelineError):
+    """A package that an extra brings is not installed, or has another version."""

@@ -74,13 +74,14 @@ def divided(whole: Range, count: int) -> list[Range]:
     return [Range(*each) for each in pairwise(ends) if each[0] < each[1]]
 
 
-def rows_of(part: Range) -> Composable:
-    """Return the rows of a range, as a sub-select without a name."""
+def rows_after(part: Range, place: str | None) -> Composable:
+    """Return the rows of a range after a position, as a sub-select without a name; None: all."""
+    after = part.after if place is None else int(place)
     # With literals, PostgreSQL leaves out partitions when it plans the query. From `> 999999` it
     # does not conclude that partitions below a million have no rows.
     return SQL(
         "(SELECT r.* FROM pgqueue_event r WHERE r.position >= {} AND r.position <= {})"
-    ).format(Literal(part.after + 1), Literal(part.upto))
+    ).format(Literal(after + 1), Literal(part.upto))
 
 
 def check_reached(connection: psycopg.Connection[Any], upto: int) -> Bounds:

@@ -13,14 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
-from psycopg.sql import Composable
 
 from pgqueue.arrow import events
 from pgqueue.arrow.errors import DataLoss, InvalidOption, OtherCluster
 from pgqueue.arrow.events import Range
 from pgqueue.arrow.options import EARLIEST, LATEST, StreamOptions
 from pgqueue.arrow.outages import read_on
-from pgqueue.arrow.reading import BY_POSITION, Order, prepare
+from pgqueue.arrow.reading import BY_POSITION, prepare
 from pgqueue.arrow.reading import read as rows_of
 from pgqueue.arrow.tables import EVENT
 from pgqueue.arrow.urls import connect
@@ -160,27 +159,9 @@ def _read(
             _checked(connection, start)
             _checked(connection, Offset(start.database, part.upto, part.marker))
             prepare(connection, options)
-            yield from rows_of(connection, options, *source(options, rest))
+            rows_after = partial(events.rows_after, rest)
+            yield from rows_of(connection, options, EVENT, rows_after, BY_POSITION)
             _check_floor(rest.after, log.bounds(connection), options)
-
-
-def source(options: StreamOptions, part: Range | Part) -> tuple[str, Composable, Order]:
-    """Return the relation of a range, its rows as a sub-select, and their order."""
-    return EVENT, events.rows_of(Range(part.after, part.upto)), BY_POSITION
-
-
-def confirm(options: StreamOptions, start: Offset, part: Part) -> None:
-    """Check, after a read of a range by another reader than `read`, that no event was missing.
-
-    Raises:
-        DataLoss: retention has removed some of them.
-        OtherCluster: the database is another one, or was restored to a time before this range was
-            made.
-    """
-    with connect(options.url, name="stream") as connection:
-        _checked(connection, start)
-        bounds = _checked(connection, Offset(start.database, part.upto, part.marker))
-        _check_floor(part.after, bounds, options)
 
 
 def check(url: str, offset: Offset) -> None:

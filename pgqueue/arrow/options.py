@@ -18,7 +18,7 @@ from pgqueue.redaction import Redaction
 from pgqueue.values.error_words import hint, shown
 
 MOST_PARTITIONS = 64
-"""The most partitions; each needs a connection to PostgreSQL while it is read."""
+"""The most partitions; each needs one or two connections to PostgreSQL while it is read."""
 FILTERS = ("channel", "task", "key", "state", "outcome", "topic")
 OF_EVERY_READ = ("url", "table", "columns", "redact", *FILTERS)
 OF_BATCHES = ("since", "until", "after", "before", "numPartitions")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,9 +21,12 @@ from pgqueue.arrow.urls import connect
 from pgqueue.database.sql_files import load
 from pgqueue.engine import log
 from pgqueue.redaction import Redaction
+from pgqueue.values.escaping import logger_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+logger = logger_of(__name__)
 
 SQL_TEXTS = load(__name__)
 # The error for an unknown snapshot depends on the server's version.
@@ -34,18 +37,23 @@ _GONE = (
 )
 
 
+GIVEN = ("since", "until", "cutoff")
+"""The settings that queries read, beside those of their filters."""
+
+
 class Order(NamedTuple):
     """The place of a row `m`, from which a read goes on after an outage; and an ORDER BY."""
 
     place: str
     by: str
+    is_unique: bool = True
 
 
 BY_BLOCKS = Order("m.ctid", "")
 """Blocks are read one after the other, by their numbers."""
 BY_POSITION = Order("m.position", " ORDER BY m.position")
 BY_TRANSACTION = Order("ROW(m.txid, m.id)", " ORDER BY m.txid, m.id")
-BY_MESSAGE = Order("ROW(m.txid, m.message_id)", " ORDER BY m.txid, m.message_id")
+BY_MESSAGE = Order("ROW(m.txid, m.message_id)", " ORDER BY m.txid, m.message_id", is_unique=False)
 """The rows of one message, such as its attempts, have the message's place in history."""
 
 
@@ -91,8 +99,11 @@ def _batches(
                 connection.execute(SQL_TEXTS["give"], {"name": "cutoff", "value": part.cutoff})
             begun, after_row = place or (0, None)
             for number, stretch in enumerate(part.stretches[begun:], begun):
-                rows = _rows(part, stretch, after_row)
-                for row, batch in read(connection, options, stretch.relation, rows, BY_BLOCKS):
+                rows = partial(_rows, part, stretch)
+                found = read(
+                    connection, options, stretch.relation, rows, BY_BLOCKS, after=after_row
+                )
+                for row, batch in found:
                     yield _Place(number, row), batch
                 _check_unchanged(connection, stretch)
                 after_row = None
@@ -106,7 +117,7 @@ def _events(
     with connection.transaction():
         prepare(connection, options)
         events.check_reached(connection, part.upto)
-        yield from read(connection, options, EVENT, events.rows_of(part), BY_POSITION)
+        yield from read(connection, options, EVENT, partial(events.rows_after, part), BY_POSITION)
         floor = log.bounds(connection).floor
         if floor > part.after:
             raise TableChanged(
@@ -157,23 +168,64 @@ def read(
     connection: psycopg.Connection[Any],
     options: Selection,
     relation: str,
-    rows: Composable,
+    rows_after: Callable[[str | None], Composable],
     order: Order,
+    *,
+    after: str | None = None,
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Yield the selected rows of a relation, redacted if the options ask for it.
 
     Each batch comes with the place of its last row.
+
+    Args:
+        connection: It is in a transaction, for which `prepare` was called.
+        rows_after: The function returns the rows after a place as a sub-select; None: all.
+        after: The place of the last row that was read before; None: none was.
     """
-    from pgqueue.arrow import copying, redacting
+    from pgqueue.arrow import redacting
 
     if not options.redact:
-        yield from copying.read(connection, query(options, relation, rows, order), options.columns)
+        yield from _read(connection, options, relation, rows_after, order, after)
         return
     redaction = Redaction.from_json(options.redact)
     reading = redacting.with_tasks(options)
-    found = copying.read(connection, query(reading, relation, rows, order), reading.columns)
-    for place, batch in found:
+    for place, batch in _read(connection, reading, relation, rows_after, order, after):
         yield place, redacting.redacted(batch, redaction, options.columns)
+
+
+def _read(
+    connection: psycopg.Connection[Any],
+    options: Selection,
+    relation: str,
+    rows_after: Callable[[str | None], Composable],
+    order: Order,
+    after: str | None,
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Yield rows: many by DuckDB, if it is installed; all others, and those it refuses, by COPY."""
+    from pgqueue.arrow import copying, scanning
+
+    as_text = order._replace(place=f"({order.place})::text")
+    found = query(options, relation, rows_after(after), as_text)
+    if scanning.is_worthwhile(connection, found):
+        session = scanning.ReaderSession(options.url, connection, _names_of_settings(options))
+        try:
+            for after, batch in scanning.read(
+                session, found, options.columns, has_places=order.is_unique
+            ):
+                yield after, batch
+        except scanning.NotScanned as error:
+            logger.warning("DuckDB does not read %s, so COPY does: %s", options.name, error)
+        else:
+            return
+    found = query(options, relation, rows_after(after), order)
+    yield from copying.read(connection, found, options.columns)
+
+
+def _names_of_settings(options: Selection) -> list[str]:
+    """Return the names of the settings that a query may read."""
+    columns = [each.column for each in options.filters]
+    names = [*GIVEN, *columns, *(f"{each}_pattern" for each in columns)]
+    return [f"pgqueue.{each}" for each in names]
 
 
 def query(

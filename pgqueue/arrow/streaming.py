@@ -20,7 +20,7 @@ from psycopg.sql import SQL, Composable, Literal
 from pgqueue.arrow.errors import DataLoss, OtherCluster
 from pgqueue.arrow.options import EARLIEST, StreamOptions
 from pgqueue.arrow.outages import read_on
-from pgqueue.arrow.reading import BY_MESSAGE, BY_TRANSACTION, Order, prepare
+from pgqueue.arrow.reading import BY_MESSAGE, BY_TRANSACTION, prepare
 from pgqueue.arrow.reading import read as rows_of
 from pgqueue.arrow.tables import HISTORY
 from pgqueue.arrow.urls import connect
@@ -174,39 +174,25 @@ def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.Reco
 def _read(
     options: StreamOptions, start: Offset, part: Range, place: str | None
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    after = Position(*map(int, place.strip("()").split(","))) if place else part.after
-    rest = part._replace(after=after)
+    order = BY_TRANSACTION if options.table.is_frozen else BY_MESSAGE
     with connect(options.url, name="stream read") as connection:
         # The last statement must see the removals of retention during the one before.
         connection.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
         with connection.transaction():
             prepare(connection, options)
-            yield from rows_of(connection, options, *source(options, rest))
+            rows_after = partial(_rows, part)
+            yield from rows_of(connection, options, HISTORY, rows_after, order, after=place)
             # Retention records the end of a removal before it removes rows.
             _checked(connection, start, options, read_up_to=part)
 
 
-def source(options: StreamOptions, part: Range) -> tuple[str, Composable, Order]:
-    """Return the relation of a range, its rows as a sub-select, and their order."""
-    return HISTORY, _rows(part), BY_TRANSACTION if options.table.is_frozen else BY_MESSAGE
-
-
-def confirm(options: StreamOptions, start: Offset, part: Range) -> None:
-    """Check, after a read of a range by another reader than `read`, that no row was missing.
-
-    Raises:
-        DataLoss: retention has removed rows of the range.
-        OtherCluster: the cluster was restored to a time before this range was made.
-    """
-    with connect(options.url, name="stream") as connection:
-        _checked(connection, start, options, read_up_to=part)
-
-
-def _rows(part: Range) -> Composable:
+def _rows(part: Range, place: str | None) -> Composable:
+    """Return the rows of a range after a place, as a sub-select without a name; None: all."""
+    after = Position(*map(int, place.strip("()").split(","))) if place else part.after
     return SQL(
         "(SELECT r.ctid, r.* FROM pgqueue_history r "
         "WHERE (r.txid, r.id) > ({}, {}) AND (r.txid, r.id) <= ({}, {}))"
-    ).format(*map(Literal, (*part.after, *part.last)))
+    ).format(*map(Literal, (*after, *part.last)))
 
 
 def _between(part: Range) -> dict[str, int]:

@@ -62,19 +62,28 @@ def connect(reference: str, *, name: str, patience: int = 10) -> psycopg.Connect
         InvalidOption: the URL is missing or invalid.
         psycopg.OperationalError: the database is unreachable.
     """
-    try:
-        parameters = conninfo_to_dict(resolve(reference))
-    except psycopg.ProgrammingError:
-        # The error's text contains the URL with the password.
-        raise InvalidOption("The option url is no connection URL that libpq understands.") from None
-    theirs = parameters.pop("application_name", None) or ""
-    parameters.setdefault("connect_timeout", patience)
-    parameters["application_name"] = f"{theirs} pgqueue spark {name}".lstrip()
-    parameters["client_encoding"] = "utf-8"
     connection = psycopg.connect(
-        **parameters,  # type: ignore[arg-type]
+        **parameters(reference, name=name, patience=patience),
         autocommit=True,
         cursor_factory=ReadableCursor,
     )
     read_as_iso(connection)
     return connection
+
+
+def parameters(reference: str, *, name: str, patience: int = 10) -> dict[str, Any]:
+    """Return libpq's parameters for a connection: see `connect`.
+
+    Raises:
+        InvalidOption: the URL is missing or invalid.
+    """
+    try:
+        found = conninfo_to_dict(resolve(reference))
+    except psycopg.ProgrammingError:
+        # The error's text contains the URL with the password.
+        raise InvalidOption("The option url is no connection URL that libpq understands.") from None
+    theirs = found.pop("application_name", None) or ""
+    found.setdefault("connect_timeout", patience)
+    found["application_name"] = f"{theirs} pgqueue spark {name}".lstrip()
+    found["client_encoding"] = "utf-8"
+    return dict(found)

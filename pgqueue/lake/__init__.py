@@ -16,11 +16,11 @@ except ImportError as error:
         "'pgqueue[iceberg]'."
     ) from error
 
+from pgqueue.arrow.errors import MissingPackage
 from pgqueue.lake.errors import (
     CatalogUnreachable,
     CommitConflict,
     LakeFailed,
-    MissingPackage,
     NoTable,
     OtherSource,
     UnknownFormat,

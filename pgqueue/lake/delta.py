@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from pgqueue.arrow.extensions import needed
 from pgqueue.lake.formats import (
     SOURCE,
     Condition,
@@ -27,7 +28,6 @@ from pgqueue.lake.formats import (
     conflicts,
     failures,
     naming_failures,
-    needed,
 )
 
 EXTRA = "delta"

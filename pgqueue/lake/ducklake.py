@@ -19,9 +19,18 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from pgqueue.arrow.extensions import (
+    EXTRA,
+    POSTGRES,
+    attach,
+    duckdb_with,
+    needed,
+    on_one_line,
+    quoted,
+    type_of,
+)
 from pgqueue.arrow.urls import DEFAULT, connect, resolve
 from pgqueue.lake.errors import CatalogUnreachable
-from pgqueue.lake.extensions import EXTRA, POSTGRES, attach, duckdb_with, quoted, type_of
 from pgqueue.lake.formats import (
     SOURCE,
     Condition,
@@ -33,8 +42,6 @@ from pgqueue.lake.formats import (
     conflicts,
     failures,
     naming_failures,
-    needed,
-    on_one_line,
 )
 from pgqueue.values.names import SCHEME
 

@@ -3,10 +3,6 @@
 from pgqueue.arrow.errors import ExportConflict, PipelineError
 
 
-class MissingPackage(PipelineError):
-    """The package that writes a format is not installed, or has another version."""
-
-
 class UnknownFormat(PipelineError):
     """A format of tables has an unknown name."""
 

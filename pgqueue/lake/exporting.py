@@ -48,7 +48,6 @@ from pgqueue.lake.formats import (
     opened,
     retried,
 )
-from pgqueue.lake.scanning import Scanner
 from pgqueue.redaction import Redaction
 from pgqueue.values.error_words import checked_option
 from pgqueue.values.escaping import logger_of
@@ -157,9 +156,8 @@ def export(
     with (
         targets.alone(url, to) as connection,
         closing(opened(tables_format, place)) as lake,
-        closing(Scanner(url)) as scanner,
     ):
-        exporting = _Exporting(connection, lake, scanner, url, place, batch, redact)
+        exporting = _Exporting(connection, lake, url, place, batch, redact)
         rows = exporting.follow({"history": progress, EVENTS: event_progress}, events)
         rows |= exporting.replace()
         if compact:
@@ -210,10 +208,11 @@ class _Followed:
         end = self.follow.next_after(after, self.options, limit=batch, until=self.until)
         return None if end == after else end
 
-    def read(self, scanner: Scanner, after: Any, end: Any) -> pa.Table:
+    def read(self, after: Any, end: Any) -> pa.Table:
         """Return the rows between two offsets."""
         [part] = self.follow.divide(self.options, after, end)
-        return scanner.read(self.follow, self.options, after, part)
+        found = self.follow.read(self.options, after, part)
+        return pa.Table.from_batches(found, arrow_schema(self.options.columns))
 
 
 class _Exporting:
@@ -223,7 +222,6 @@ class _Exporting:
         self,
         connection: psycopg.Connection[Any],
         lake: Lake,
-        scanner: Scanner,
         url: str,
         place: LakePlace,
         batch: int,
@@ -231,7 +229,6 @@ class _Exporting:
     ) -> None:
         self._connection = connection
         self._lake = lake
-        self._scanner = scanner
         self._url = url
         self._to = place.to
         self._source = place.source
@@ -283,7 +280,7 @@ class _Exporting:
         """Read the rows between two offsets; tables of typed events share the last read."""
         wanted = (each.options.name, after, end)
         if self._read is None or self._read[0] != wanted:
-            self._read = wanted, each.read(self._scanner, after, end)
+            self._read = wanted, each.read(after, end)
         return self._read[1]
 
     def replace(self) -> dict[str, int]:

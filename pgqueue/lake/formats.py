@@ -19,13 +19,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import pyarrow as pa
 
 from pgqueue.arrow.errors import ExportConflict, InvalidOption, PipelineError
-from pgqueue.lake.errors import (
-    CommitConflict,
-    LakeFailed,
-    MissingPackage,
-    OtherSource,
-    UnknownFormat,
-)
+from pgqueue.arrow.extensions import on_one_line
+from pgqueue.lake.errors import CommitConflict, LakeFailed, OtherSource, UnknownFormat
 from pgqueue.values.error_words import hint, shown
 from pgqueue.values.names import SCHEME
 
@@ -265,12 +260,6 @@ def failures(to: str, *errors: type[Exception], secret: str = "") -> Iterator[No
         ) from (None if secret else error)
 
 
-def on_one_line(error: Exception, secret: str = "") -> str:
-    """Return the text of an error on one line, with "…" in the place of a secret text."""
-    said = " ".join(str(error).split())
-    return said.replace(" ".join(secret.split()), "…") if secret else said
-
-
 def retried(commit: Callable[[], T]) -> T:
     """Return the value of a commit; repeat the commit if another one comes first.
 
@@ -304,18 +293,3 @@ def check_folder(to: str, refused: str, package: str) -> None:
             f"to={to!r}: {package} writes to no folder with {found!r} in its path. Name another "
             "folder."
         )
-
-
-def needed(name: str, extra: str) -> Any:
-    """Import a module of a package that comes with an extra.
-
-    Raises:
-        MissingPackage: the package is not installed.
-    """
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise MissingPackage(
-            f"The format {extra} needs {name.partition('.')[0]}: pip install 'pgqueue[{extra}]'. "
-            f"({error})"
-        ) from error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from pgqueue.arrow.errors import InvalidOption
+from pgqueue.arrow.extensions import needed, on_one_line
 from pgqueue.arrow.urls import resolve
 from pgqueue.lake.errors import CatalogUnreachable
 from pgqueue.lake.formats import (
@@ -30,8 +31,6 @@ from pgqueue.lake.formats import (
     conflicts,
     failures,
     naming_failures,
-    needed,
-    on_one_line,
 )
 from pgqueue.values.names import SCHEME
 

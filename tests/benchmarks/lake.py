@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
@@ -23,7 +22,6 @@ from pgqueue.arrow import streaming
 from pgqueue.arrow.options import stream_options
 from pgqueue.arrow.targets import forget
 from pgqueue.lake import FORMATS, export, exporting
-from pgqueue.lake.scanning import Scanner
 from tests.benchmarks.harness.history import ensure
 from tests.benchmarks.harness.report import Report, Round, repeat
 
@@ -74,5 +72,5 @@ def _read(url: str) -> None:
     start = streaming.first(options)
     end = streaming.next_after(start, options, limit=None)
     [part] = streaming.divide(options, start, end)
-    with closing(Scanner(url)) as scanner:
-        scanner.read(streaming, options, start, part)
+    for _ in streaming.read(options, start, part):
+        pass

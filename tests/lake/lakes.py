@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
 
+from pgqueue.arrow.extensions import duckdb_with
 from pgqueue.lake import LakeExport, export
-from pgqueue.lake.extensions import duckdb_with
 from tests.spark.conftest import wait_for_horizon
 
 

@@ -90,7 +90,7 @@ def test_a_missing_package_is_named_with_its_extra(
 
 
 def test_an_extension_of_another_duckdb_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    from pgqueue.lake.extensions import duckdb_with
+    from pgqueue.arrow.extensions import duckdb_with
 
     with pytest.raises(MissingPackage, match="needs the package duckdb-extension-spatial of the"):
         duckdb_with("spatial")

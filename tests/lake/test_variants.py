@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, Schema
 from pyiceberg.schema import Schema as IcebergSchema
 
-from pgqueue.lake.extensions import duckdb_with
+from pgqueue.arrow.extensions import duckdb_with
 
 FIELD = '{{"type": "struct", "fields": [{{"name": "payload", "type": "variant", {}}}]}}'
 

@@ -98,7 +98,7 @@ class TestARead:
         plans = []
         for options, part in parts:
             assert part.positions
-            text = query(options, EVENT, events.rows_of(part.positions), BY_POSITION)
+            text = query(options, EVENT, events.rows_after(part.positions, None), BY_POSITION)
             explained = connection.execute(b"EXPLAIN " + text.as_bytes(connection)).fetchall()
             plans.append(str(explained))
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from psycopg.conninfo import make_conninfo
 
+from pgqueue.arrow.errors import MissingPackage
 from pgqueue.arrow.urls import resolve
-from pgqueue.lake.errors import MissingPackage
-from pgqueue.lake.formats import needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,3 +85,24 @@ def _file(name: str, version: str) -> Path:
 def quoted(text: str) -> str:
     """Return a text as a literal of DuckDB's SQL."""
     return "'" + text.replace("'", "''") + "'"
+
+
+def needed(name: str, extra: str) -> Any:
+    """Import a module of a package that comes with an extra.
+
+    Raises:
+        MissingPackage: the package is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise MissingPackage(
+            f"The format {extra} needs {name.partition('.')[0]}: pip install 'pgqueue[{extra}]'. "
+            f"({error})"
+        ) from error
+
+
+def on_one_line(error: Exception, secret: str = "") -> str:
+    """Return the text of an error on one line, with "…" in the place of a secret text."""
+    said = " ".join(str(error).split())
+    return said.replace(" ".join(secret.split()), "…") if secret else said

@@ -76,8 +76,10 @@ test-spark: $(INSTALLED_ALL)
 	$(PYTEST) -n 2 -m "$(MARKED)" $(or $(TESTS),tests/spark)
 
 # Pages in headless Chromium, which has to be there: apt-get install chromium. PGQUEUE_SCREENSHOTS=1 makes those of the docs.
+# MARKED="browser and not nightly" is a part of it.
+test-browser: MARKED ?= browser
 test-browser: $(TESTED)
-	$(PYTEST) -n 2 -m browser tests/sse tests/admin
+	$(PYTEST) -n 2 -m "$(MARKED)" tests/sse tests/admin
 
 # Whether the pages that a site has with Celery are those that tests expect of it with ours.
 test-celery: $(TESTED) $(PEERS_INSTALLED)

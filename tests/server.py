@@ -19,8 +19,8 @@ WITHOUT_FLUSHES = {"fsync": "off", "full_page_writes": "off"}
 durable servers; `synchronous_commit` keeps its default, since the code under test changes it."""
 
 
-WITH_EVENTS = {"wal_level": "logical"}
-"""The WAL of the tests can be followed."""
+SETTINGS = {"wal_level": "logical", "max_connections": "500"}
+"""The WAL of the tests can be followed, and each process of pytest-xdist keeps some 40 sessions."""
 
 
 def hold() -> None:
@@ -28,7 +28,7 @@ def hold() -> None:
 
     Raises EmbeddedServerError where PostgreSQL is missing or does not start.
     """
-    found = embedded.hold(project=PROJECT, settings=WITH_EVENTS)
+    found = embedded.hold(project=PROJECT, settings=SETTINGS)
     with psycopg.connect(**found, autocommit=True) as connection:
         for name, value in WITHOUT_FLUSHES.items():
             connection.execute(f"ALTER SYSTEM SET {name} = {value}")

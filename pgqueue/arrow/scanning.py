@@ -133,7 +133,7 @@ def _batches(
 
 
 def _whole_places(found: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Yield rows so that those of one place are together: a read may go on after any of them."""
+    """Yield rows; keep the rows of one place together: a read may go on after each table."""
     rest: list[pa.Table] = []
     for each in found:
         rows = pa.concat_tables([*rest, each])

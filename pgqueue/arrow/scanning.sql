@@ -2,7 +2,7 @@
 SELECT pg_export_snapshot()
 
 -- name: settings
--- Those that this transaction has set, and those of pgqueue that a query reads.
+-- The settings that this transaction has set, and the settings of pgqueue that a query reads.
 SELECT s.name, s.setting FROM pg_settings s WHERE s.source = 'session' AND s.context = 'user'
   AND s.name NOT IN ('application_name', 'lock_timeout', 'transaction_isolation', 'transaction_read_only',
                      'transaction_deferrable')

@@ -59,10 +59,10 @@ columns were read at 790,000/s, in place of 290,000 by COPY as text. Rows of all
 316,000/s (148,000), and redacted ones at 263,000/s (117,000).
 
 A report's replays of 84,546 attempts take 7.4 s of a processor on a slow machine, in place of 10.7
-(medians by turns), with equal results: a replay compares whole numbers, and none is made twice. In
-a process of their own beside Spark's, the first report of a session took 34.2 s in place of 36.9,
-and later ones as long as before (21.6 and 22.1 s; by turns): Spark keeps both cores busy. So they
-stay in the driver.
+(medians by turns), with equal results. A replay compares whole numbers, and none is made twice. A
+process beside Spark's for the replays was tried. The first report of a session took 34.2 s in place
+of 36.9, and later ones as long as before (21.6 and 22.1 s; by turns), since Spark keeps both cores
+busy. So the replays stay in the driver.
 
 Workflows beside two peers were also measured alone on 2026-11-28, in 3 rounds on 2 quick cores:
 pgqueue 2,238/s (1,704–2,345), DBOS 211 (202–215), django-absurd 409 (402–434).

@@ -46,14 +46,13 @@ class Order(NamedTuple):
 
     place: str
     by: str
-    is_unique: bool = True
 
 
 BY_BLOCKS = Order("m.ctid", "")
 """Blocks are read one after the other, by their numbers."""
 BY_POSITION = Order("m.position", " ORDER BY m.position")
 BY_TRANSACTION = Order("ROW(m.txid, m.id)", " ORDER BY m.txid, m.id")
-BY_MESSAGE = Order("ROW(m.txid, m.message_id)", " ORDER BY m.txid, m.message_id", is_unique=False)
+BY_MESSAGE = Order("ROW(m.txid, m.message_id)", " ORDER BY m.txid, m.message_id")
 """The rows of one message, such as its attempts, have the message's place in history."""
 
 
@@ -204,20 +203,19 @@ def _read(
     """Yield rows: many by DuckDB, if it is installed; all others, and those it refuses, by COPY."""
     from pgqueue.arrow import copying, scanning
 
-    as_text = order._replace(place=f"({order.place})::text")
-    found = query(options, relation, rows_after(after), as_text)
-    if scanning.is_worthwhile(connection, found):
+    found = query(options, relation, rows_after(after), order)
+    if scanning.is_worthwhile(connection, found, options.columns):
         session = scanning.ReaderSession(options.url, connection, _names_of_settings(options))
+        as_text = order._replace(place=f"({order.place})::text")
+        scanned = query(options, relation, rows_after(after), as_text)
         try:
-            for after, batch in scanning.read(
-                session, found, options.columns, has_places=order.is_unique
-            ):
+            for after, batch in scanning.read(session, scanned, options.columns):
                 yield after, batch
         except scanning.NotScanned as error:
             logger.warning("DuckDB does not read %s, so COPY does: %s", options.name, error)
         else:
             return
-    found = query(options, relation, rows_after(after), order)
+        found = query(options, relation, rows_after(after), order)
     yield from copying.read(connection, found, options.columns)
 
 

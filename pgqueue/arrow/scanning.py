@@ -1,7 +1,7 @@
 """Read many rows by DuckDB, if it is installed: it parses a binary COPY without Python.
 
-*Measured* on one connection, a million rows of history: eight columns 700 000 rows/s, in place of
-250 000 by `copying`.
+*Measured* on one connection, a million rows of eight columns of history: 850 000 rows/s, in place
+of 250 000 by `copying`.
 
 DuckDB has a session of its own. It imports the snapshot of the reader's transaction, and gets the
 same settings, so it reads the same rows. The reader's transaction waits meanwhile: its locks and
@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
-from pgqueue.arrow.copying import arrow_schema
+from pgqueue.arrow import copying
+from pgqueue.arrow.copying import BLOCK, arrow_schema
 from pgqueue.arrow.errors import MissingPackage
 from pgqueue.arrow.extensions import (
     EXTRA,
@@ -42,8 +43,14 @@ from pgqueue.database.sql_files import load
 SQL_TEXTS = load(__name__)
 LEAST = 20_000
 """The least number of rows, as the planner estimates it, for which DuckDB gets a session."""
-BATCH = 20_000
-"""The rows of a batch, at most."""
+SAMPLE = 500
+"""The first rows, which are read twice: they tell how large all rows are."""
+LARGE = 16_000
+"""The most bytes of a row, on average: DuckDB holds thousands of rows at once."""
+BATCH = 2_048
+"""The rows that DuckDB gives at once: a vector of it."""
+MOST = 64 << 20
+"""The most bytes of these rows. With larger ones, DuckDB would take too much memory."""
 PLACE = "place"
 PATIENCE = "1s"
 """The longest wait for a lock.
@@ -64,6 +71,7 @@ class ReaderSession(NamedTuple):
 
     Attributes:
         url: see `urls.resolve`.
+        connection: its connection, in a transaction.
         settings: the names of its own settings, which a query reads: `pgqueue.…`.
     """
 
@@ -72,28 +80,36 @@ class ReaderSession(NamedTuple):
     settings: Sequence[str] = ()
 
 
-def is_worthwhile(connection: psycopg.Connection[Any], query: Composable) -> bool:
-    """Return whether DuckDB is installed, and the planner expects many rows."""
+def is_worthwhile(
+    connection: psycopg.Connection[Any], query: Composable, columns: Sequence[Column]
+) -> bool:
+    """Return whether DuckDB is installed, and the query has many rows that are not large."""
     if _duckdb(os.getpid()) is None:
         return False
-    explained = connection.execute(SQL("EXPLAIN (FORMAT JSON) {}").format(query)).fetchone()
-    return bool(explained and explained[0][0]["Plan"]["Plan Rows"] >= LEAST)
+    explain = SQL("EXPLAIN (FORMAT JSON) {}").format(query)
+    [([explained],)] = connection.execute(explain).fetchall()
+    if explained["Plan"]["Plan Rows"] < LEAST:
+        return False
+    first = SQL("{} FETCH FIRST {} ROWS ONLY").format(query, Literal(SAMPLE))
+    rows = [batch for _, batch in copying.read(connection, first, columns)]
+    size, count = (sum(getattr(each, of) for each in rows) for of in ("nbytes", "num_rows"))
+    return bool(size <= LARGE * count)
 
 
 def read(
-    session: ReaderSession, query: Composable, columns: Sequence[Column], *, has_places: bool
+    session: ReaderSession, query: Composable, columns: Sequence[Column]
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Run a query without parameters; yield its rows, with the place of the last one.
 
+    Rows of one place are yielded together.
+
     Args:
-        session: The session of the reader, in a transaction.
+        session: The session of the reader.
         columns: The columns of the query after the first one, which is the place of a row as text.
-        has_places: Whether each row has a place of its own. Otherwise the rows of one place are
-            yielded together.
 
     Raises:
-        NotScanned: DuckDB, or PostgreSQL, refuses a row or the query. The rows after the last place
-            are not read.
+        NotScanned: DuckDB, or PostgreSQL, refuses a row or the query, or the rows are too large.
+            The rows after the last place are not read.
         psycopg.Error: the reader's session is lost.
     """
     schema = arrow_schema(columns)
@@ -101,11 +117,12 @@ def read(
     refused = (needed("duckdb", EXTRA).Error, pa.ArrowException)
     try:
         with closing(_batches(session, query, schema, settings)) as found:
-            tables = (pa.Table.from_batches([each]) for each in found)
-            for rows in tables if has_places else _whole_places(tables):
+            for rows in _whole_places(_blocks(found)):
                 place = rows[PLACE][-1].as_py()
                 for batch in rows.drop_columns([PLACE]).cast(schema).combine_chunks().to_batches():
                     yield place, batch
+                if rows.nbytes > MOST:
+                    raise NotScanned("its rows are too large")
     except refused as error:
         raise NotScanned(on_one_line(error, _conninfo(session.url))) from None
 
@@ -130,6 +147,18 @@ def _batches(
             db.execute(f"DETACH {name}")
     finally:
         db.close()
+
+
+def _blocks(found: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put small batches together."""
+    rows: list[pa.RecordBatch] = []
+    for batch in found:
+        rows.append(batch)
+        if sum(each.nbytes for each in rows) >= BLOCK:
+            yield pa.Table.from_batches(rows)
+            rows = []
+    if rows:
+        yield pa.Table.from_batches(rows)
 
 
 def _whole_places(found: Iterator[pa.Table]) -> Iterator[pa.Table]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -47,16 +48,25 @@ SCANNING = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%
 @pytest.fixture(autouse=True)
 def _duckdb_reads_few_rows_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "LEAST", 0)
+    monkeypatch.setattr(scanning, "SAMPLE", 1)
 
 
 @pytest.fixture
 def _no_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the test fail where COPY reads a row."""
+    """Have the test fail where COPY reads more than the first row."""
+    read = copying.read
 
-    def fail(*_: object) -> Any:
-        raise AssertionError("COPY has read rows")
+    def read_first(connection: Any, query: Any, columns: Any) -> Any:
+        assert "FETCH FIRST 1 ROWS ONLY" in query.as_string(connection), "COPY has read all rows"
+        return read(connection, query, columns)
 
-    monkeypatch.setattr(copying, "read", fail)
+    monkeypatch.setattr(copying, "read", read_first)
+
+
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have DuckDB give each row by itself."""
+    monkeypatch.setattr(scanning, "BATCH", 1)
+    monkeypatch.setattr(scanning, "BLOCK", 0)
 
 
 def by_copy(read: Callable[[], pa.Table]) -> pa.Table:
@@ -212,7 +222,7 @@ def test_its_session_has_the_settings_of_the_reader(
     monkeypatch.setattr(scanning, "_scan", settings)
     monkeypatch.setattr(scanning, "_whole_places", keep)
 
-    assert list(followed(streaming, options_of(url, "attempts"))) == []
+    assert list(followed(streaming, options_of(url, "history"))) == []
 
     values = ("off", "off", "off", "0", "UTC", "repeatable read", "on", "1s")
     assert seen == [dict(zip(names, values, strict=True))]
@@ -224,7 +234,7 @@ def test_the_rows_of_a_place_stay_together(
     """Or a read that goes on after an outage would leave some attempts of a message out."""
     fill(connection)
     wait_for_horizon(url)
-    monkeypatch.setattr(scanning, "BATCH", 1)
+    one_by_one(monkeypatch)
 
     found = [
         each["message_id"].to_pylist() for each in followed(streaming, options_of(url, "attempts"))
@@ -234,18 +244,17 @@ def test_the_rows_of_a_place_stay_together(
     assert len(found) == len({each for ids in found for each in ids})
 
 
-def cut(monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception]) -> None:
+def cut(monkeypatch: pytest.MonkeyPatch, error: Callable[[], Exception], *, after: int = 2) -> None:
     """Have DuckDB fail after its first rows."""
     start = scanning._batches
 
     def fail_later(*given: Any) -> Iterator[pa.RecordBatch]:
         with scanning.closing(start(*given)) as found:
-            yield next(found)
-            yield next(found)
+            yield from islice(found, after)
             raise error()
 
     monkeypatch.setattr(scanning, "_batches", fail_later)
-    monkeypatch.setattr(scanning, "BATCH", 1)
+    one_by_one(monkeypatch)
 
 
 @pytest.mark.parametrize("name", ["history", "attempts", "events"])
@@ -271,15 +280,17 @@ def test_copy_reads_the_rows_that_duckdb_refuses(
     assert caplog.messages == [f"DuckDB does not read {name}, so COPY does: no UTF-8"]
 
 
+@pytest.mark.parametrize("after", [1, 2, 3, 4])
+@pytest.mark.parametrize("name", ["history", "attempts"])
 def test_copy_reads_the_other_blocks_of_a_table(
-    read: Read, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    name: str, after: int, read: Read, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(5):
-        enqueue(connection)
-    copied = by_copy(lambda: read("messages"))
-    cut(monkeypatch, lambda: pa.ArrowInvalid("out of range"))
+    """Both attempts of a message are in its block."""
+    fill(connection)
+    copied = by_copy(lambda: read(name))
+    cut(monkeypatch, lambda: pa.ArrowInvalid("out of range"), after=after)
 
-    assert read("messages").equals(copied)
+    assert read(name).equals(copied)
 
 
 def test_the_error_that_it_logs_has_no_password(
@@ -332,6 +343,39 @@ def test_copy_reads_few_rows(
     assert len(list(followed(streaming, options_of(url, "history")))) == 1
 
 
+def test_copy_reads_large_rows(
+    url: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vector of DuckDB has 2 048 rows."""
+    monkeypatch.setattr(scanning, "read", None)
+    ended(connection, 3)
+    connection.execute(
+        "UPDATE pgqueue_history SET payload = jsonb_build_object('text', repeat('x', 20000))"
+    )
+    wait_for_horizon(url)
+
+    rows = followed(streaming, options_of(url, "history"))
+
+    assert sum(each.num_rows for each in rows) == 3
+
+
+def test_copy_goes_on_where_rows_become_large(
+    url: str,
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended(connection, 3)
+    wait_for_horizon(url)
+    one_by_one(monkeypatch)
+    monkeypatch.setattr(scanning, "MOST", 100)
+
+    rows = list(followed(streaming, options_of(url, "history")))
+
+    assert [each.num_rows for each in rows] == [1, 2]
+    assert caplog.messages == ["DuckDB does not read history, so COPY does: its rows are too large"]
+
+
 def test_it_does_not_wait_for_who_waits_for_the_reader(
     url: str,
     connection: Connection,
@@ -370,7 +414,7 @@ def test_its_session_ends_with_the_read(
 ) -> None:
     ended(connection, 5)
     wait_for_horizon(url)
-    monkeypatch.setattr(scanning, "BATCH", 1)
+    one_by_one(monkeypatch)
     found = followed(streaming, options_of(url, "history"))
     next(found)
     assert connection.execute(SCANNING).fetchone() == (1,)
@@ -387,7 +431,7 @@ def test_a_read_goes_on_after_an_outage(
 ) -> None:
     fill(connection)
     wait_for_horizon(url)
-    monkeypatch.setattr(scanning, "BATCH", 1)
+    one_by_one(monkeypatch)
     options = options_of(url, name)
     follow = dict(FOLLOWED)[name]
     copied = by_copy(lambda: pa.Table.from_batches(followed(follow, options)))
@@ -408,7 +452,7 @@ def test_two_reads_may_go_on_at_once(
 ) -> None:
     ended(connection, 5)
     wait_for_horizon(url)
-    monkeypatch.setattr(scanning, "BATCH", 1)
+    one_by_one(monkeypatch)
     reads = [followed(streaming, options_of(url, "history")) for _ in range(2)]
 
     found = list(zip(*reads, strict=True))

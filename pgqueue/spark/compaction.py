@@ -25,6 +25,7 @@ from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
 from pgqueue.spark.errors import CompactionFailed
+from pgqueue.spark.parquet import parquet_options
 from pgqueue.values.escaping import logger_of
 
 if TYPE_CHECKING:
@@ -165,7 +166,8 @@ def _merge(
     staged = merged.staged(log)
     rows = _read(spark, [files.path(log.folder(day, batch)) for batch in batches])
     count = ceil(sum(sizes.values()) / LARGE)
-    rows.coalesce(count).write.mode("overwrite").parquet(files.path(staged))
+    writer = rows.coalesce(count).write.options(**parquet_options(rows))
+    writer.mode("overwrite").parquet(files.path(staged))
     names = [name for name in files.names(staged) if name.endswith(".parquet")]
     paths = [files.path(f"{staged}/{name}") for name in names]
     there, written = rows.count(), _read(spark, paths).count() if paths else 0

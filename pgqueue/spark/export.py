@@ -32,6 +32,7 @@ from pgqueue.engine import log
 from pgqueue.redaction import Redaction
 from pgqueue.spark.compaction import EVENTS, HISTORY, Layout, compact, last_committed, recover
 from pgqueue.spark.files import Files, are_within_reach
+from pgqueue.spark.parquet import parquet_options
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.names import as_folder
 
@@ -325,4 +326,5 @@ def _export_deadletters(
 def _by_day(frame: DataFrame, time: str, *beside: str) -> DataFrameWriter:
     """Return a writer into a folder for each UTC day, in any time zone of the session."""
     day = f"date_from_unix_date(cast(unix_micros({time}) div {DAY} as int))"
-    return frame.withColumn("day", F.expr(day)).write.mode("overwrite").partitionBy("day", *beside)
+    writer = frame.withColumn("day", F.expr(day)).write.options(**parquet_options(frame))
+    return writer.mode("overwrite").partitionBy("day", *beside)

@@ -1,12 +1,15 @@
 """The data pipeline: one warm session of Spark on two threads, over a history that workers made.
 
+The session is warmed by a whole round, whose figures are a remark: Java compiles meanwhile what it
+then runs.
+
 of_jdbc            wall time in which Spark's own JDBC source reads eight columns of history, in two
                    partitions, ÷ the time in which ours does
 reader_per_s       rows of history a second, of these columns, on one connection into Arrow, without
                    Spark
 export_per_s       messages a second to Parquet, all their columns
 compact_per_s      messages a second, as an export makes few files of a day that is over
-enqueue_per_s      messages a second from a DataFrame, on top of what it takes to start the job
+enqueue_per_s      messages a second from a DataFrame, with all that the job takes
 events_per_s       events a second, all their columns, as Spark reads a million of them in two
                    partitions
 stream_p50_s       from the end of a message to its row in Parquet, where a few end at a time
@@ -61,13 +64,20 @@ def measure(*, messages: int, rounds: int) -> Report:
     """Measure each part of the pipeline in turn."""
     url = ensure(messages)
     socat = shutil.which("socat") if DRIVER.exists() else None
+    remarks = {} if socat else {"of_jdbc": f"There is no {DRIVER}, or no socat."}
     with _by_tcp(url, socat) if socat else nullcontext(None) as by_tcp:
+        first = _round(url, by_tcp, messages).figures
+        remarks["first"] = (
+            f"In the round before, which warmed the session, the export wrote "
+            f"{first['export_per_s']:,.0f} messages a second, and the report took "
+            f"{first['report_s']:.1f} s."
+        )
         return repeat(
             "spark",
             lambda count: _round(url, by_tcp, count),
             messages=messages,
             rounds=rounds,
-            remarks={} if socat else {"of_jdbc": f"There is no {DRIVER}, or no socat."},
+            remarks=remarks,
         )
 
 
@@ -121,7 +131,7 @@ def _round(url: str, by_tcp: str | None, count: int) -> Round:
         figures["simulation_error"] = abs(simulation["error"])
     after = _publish(count)
     figures["events_per_s"] = count / _seconds(lambda: _to_nowhere(_events(spark, after)))
-    figures["enqueue_per_s"] = count / _seconds(lambda: _enqueue(spark, url, count))
+    figures["enqueue_per_s"] = count / _enqueue_s(spark, url, count)
     figures["stream_p50_s"] = _stream_p50_s(spark, url, min(STREAMED, count // 10))
     # In another process: Java keeps the heap that it needed for something else.
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as apart:
@@ -249,17 +259,18 @@ def _report(spark: SparkSession, url: str, until: datetime) -> Any:
     return report.facts.get("simulation")
 
 
-def _enqueue(spark: SparkSession, url: str, count: int) -> None:
+def _enqueue_s(spark: SparkSession, url: str, count: int) -> float:
+    """Store messages from a DataFrame; return the seconds that it took. Delete the messages."""
     from pyspark.sql import functions as F
 
     frame = spark.range(0, count, 1, 2).select(
         F.concat(F.lit('{"order": '), F.col("id"), F.lit("}")).alias("kwargs"),
         F.concat(F.lit("customer-"), F.col("id") % 1000).alias("key"),
     )
+    options = {"url": url, "task": "tests.benchmarks.nothing", "channel": "spark"}
+    writer = frame.write.format("pgqueue").mode("append").options(**options)
     try:
-        frame.write.format("pgqueue").mode("append").options(
-            url=url, task="tests.benchmarks.nothing", channel="spark"
-        ).save()
+        return _seconds(writer.save)
     finally:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("DELETE FROM pgqueue_message WHERE channel = 'spark'")

@@ -27,6 +27,7 @@ from pgqueue.spark.export import Exported, _files, export
 from tests import factories
 from tests.factories import Connection, bury, ended, past
 from tests.spark.conftest import wait_for_horizon
+from tests.spark.test_parquet import codecs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +77,9 @@ def test_it_goes_on_where_it_was(
     assert mine == expected
     assert days == [1, 4]  # a day that is over is compacted, and today is not
     assert exported(tmp_path, LETTERS) == letters[1:]
+    for each in ("history/day=*/batch_id=*", "history/day=*", "deadletters"):
+        for folder in tmp_path.glob(each):
+            assert {codec for every in codecs(folder).values() for codec in every} == {"ZSTD"}
     assert said[-1] == Progress(10, 10)
     record = Export.objects.get(target=str(tmp_path))
     assert record.batch == 4

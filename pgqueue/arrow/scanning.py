@@ -152,11 +152,13 @@ def _batches(
 def _blocks(found: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Put small batches together."""
     rows: list[pa.RecordBatch] = []
+    size = 0
     for batch in found:
         rows.append(batch)
-        if sum(each.nbytes for each in rows) >= BLOCK:
+        size += batch.nbytes
+        if size >= BLOCK:
             yield pa.Table.from_batches(rows)
-            rows = []
+            rows, size = [], 0
     if rows:
         yield pa.Table.from_batches(rows)
 

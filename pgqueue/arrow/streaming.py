@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
@@ -131,8 +132,8 @@ def next_after(
         if end <= offset.last:
             return offset
         if limit is not None:
-            parameters = {**_between(Range(offset.last, end)), "count": limit}
-            row = connection.execute(SQL_TEXTS["nth"], parameters).fetchone()
+            given = {**_between(Range(offset.last, end)), "count": limit}
+            row = connection.execute(SQL_TEXTS["nth"], given).fetchone()
             end = Position(*row) if row else end
         return offset._replace(last=end, marker=identity.of_history(connection, end))
 
@@ -151,14 +152,24 @@ def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
     whole = Range(start.last, end.last, end.marker)
     if options.partitions == 1:
         return [whole]
-    with connect(options.url, name="stream") as connection:
-        parameters = {**_between(whole), "parts": options.partitions}
-        rows = connection.execute(SQL_TEXTS["bounds"], parameters).fetchall()
-    ends = [Position(*row) for row in rows]
     # If retention removes rows of the batch, the last range detects it.
-    ends = [*ends[:-1], whole.last]
+    with connect(options.url, name="stream") as connection:
+        ends = [*_bounds(connection, whole, options.partitions), whole.last]
     ranges = [Range(*each) for each in zip([whole.after, *ends], ends, strict=False)]
     return [*ranges[:-1], ranges[-1]._replace(marker=whole.marker)]
+
+
+def _bounds(connection: psycopg.Connection[Any], whole: Range, parts: int) -> Iterator[Position]:
+    """Yield the last row of each part but the last one, for parts with equal numbers of rows."""
+    [(size,)] = connection.execute(SQL_TEXTS["size"], _between(whole)).fetchall()
+    step = ceil(size / parts)
+    for _ in range(1, ceil(size / step) if step else 0):
+        given = {**_between(whole), "count": step}
+        row = connection.execute(SQL_TEXTS["nth"], given).fetchone()
+        if row is None:
+            return
+        whole = whole._replace(after=Position(*row))
+        yield whole.after
 
 
 def read(options: StreamOptions, start: Offset, part: Range) -> Iterator[pa.RecordBatch]:

@@ -33,14 +33,10 @@ SELECT min(txid) - 1 FROM pgqueue_history
 WHERE finished_at >= %(time)s AND txid <
 -- include: horizon
 
--- name: bounds
--- The end of each part, for a number of parts of a range.
-SELECT txid, id
-FROM (SELECT txid, id, row_number() OVER (ORDER BY txid, id) AS place, count(*) OVER () AS size
-      FROM pgqueue_history
-      WHERE (txid, id) > (%(txid)s, %(id)s) AND (txid, id) <= (%(last_txid)s, %(last_id)s)) s
-WHERE place = size OR place %% ((size + %(parts)s - 1) / %(parts)s) = 0
-ORDER BY txid, id
+-- name: size
+-- The number of rows of a batch.
+SELECT count(*) FROM pgqueue_history
+WHERE (txid, id) > (%(txid)s, %(id)s) AND (txid, id) <= (%(last_txid)s, %(last_id)s)
 
 -- name: renumber
 -- The operator runs this after a restore.

@@ -81,6 +81,7 @@ FIGURES = {
     "sleepers": {"s"},
     "sse": {"p50_ms", "p99_ms", "rss_per_client_kb", "to_all_p50_ms", "lost"},
     "subscriptions": {"per_s", "match_s"},
+    "sustained": {"per_s", "removed_per_s", "depth", "p99_ms", "wal_bytes", "mb", "dead_message"},
     "telemetry": {"enqueue_us", "run_us", "traced_enqueue_us", "traced_run_us"},
     "webhooks": {"per_s"},
     "spark": {
@@ -155,6 +156,7 @@ def at_night(*names: str, messages: str) -> Any:
         at_night("batch", messages="500"),
         at_night("enqueue", "fair", "pinned", "telemetry", "backlog", messages="500"),
         at_night("ordered", "subscriptions", messages="500"),
+        at_night("sustained", messages="10000"),
         # So many that they cost a worker more than two of its starts differ by.
         at_night("contention", messages="10000"),
         at_night("search", messages="20000"),

@@ -58,7 +58,7 @@ def violations(page: Page, **rules: Any) -> Iterator[str]:
     from axe_playwright_python.sync_playwright import Axe
 
     chosen = rules or {"type": "tag", "values": LEVELS}
-    options = {"runOnly": chosen, "resultTypes": ["violations"]}
+    options = {"runOnly": chosen, "resultTypes": ["violations"], "preload": False}
     for found in Axe().run(page, context=CONTENT, options=options).response["violations"]:
         for node in found["nodes"]:
             yield f"{found['id']}: {node['html'][:300]}: {node['failureSummary']}"

@@ -81,6 +81,7 @@ class TestTheList:
         assert rows
         assert not [sql for sql in rows if '"pgqueue_event"."payload",' in sql]
 
+    @pytest.mark.slow
     def test_is_walked_through_without_leaving_one_out(
         self, short: None, queue: Connection, viewer: Client
     ):

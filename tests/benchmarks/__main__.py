@@ -15,7 +15,7 @@ NAMES = sorted(
     for module in iter_modules(benchmarks.__path__)
     if not module.ispkg and not module.name.startswith("_")
 )
-LASTING = {"events", "pinned"}
+LASTING = {"events", "pinned", "sustained"}
 """Those that may also be measured for minutes."""
 FED = {"events"}
 """Those that may also be measured with another feed of the log."""

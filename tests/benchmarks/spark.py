@@ -35,7 +35,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import datetime
 from functools import cache, reduce
 from multiprocessing import get_context
@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.errors import InsufficientPrivilege
 
 from pgqueue.engine import log, sequence
 from tests.benchmarks.harness.history import ensure
@@ -274,7 +275,10 @@ def _enqueue_s(spark: SparkSession, url: str, count: int) -> float:
     finally:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("DELETE FROM pgqueue_message WHERE channel = 'spark'")
-            connection.execute("VACUUM pgqueue_message, pgqueue_staged")
+            # Now, not while the next round exports.
+            connection.execute("VACUUM (ANALYZE) pgqueue_message, pgqueue_staged")
+            with suppress(InsufficientPrivilege):
+                connection.execute("CHECKPOINT")
 
 
 def _stream_p50_s(spark: SparkSession, url: str, count: int) -> float:

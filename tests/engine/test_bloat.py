@@ -138,6 +138,7 @@ def vacuumed_by_hand(connect: Callable[..., Connection]) -> Iterator[None]:
     keeper.execute("ALTER TABLE pgqueue_message RESET (autovacuum_enabled)")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("vacuumed_by_hand")
 def test_its_pages_and_those_of_its_indexes_are_bounded(connection: Connection) -> None:
     # 500 wait at any time, in lanes that come and go; dead rows are vacuumed each 1 000 messages.

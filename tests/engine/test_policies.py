@@ -824,6 +824,7 @@ class TestMaxSize:
             )
             assert count <= 1024
 
+    @pytest.mark.slow
     def test_never_deadlocks_where_each_batch_has_other_keys(
         self, connect: Callable[..., Connection]
     ) -> None:

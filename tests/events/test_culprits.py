@@ -327,6 +327,7 @@ class TestAGroup:
         assert seen[-1] == 4
         assert not letters.exists()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("floor", [0, 2])
     def test_keeps_the_dead_letter_of_an_event_that_was_removed_before_the_replay(
         self, connection: Connection, reader: Callable[..., GroupReader], floor: int

@@ -86,6 +86,7 @@ class TestExactlyOnce:
 
         assert given() == [1]
 
+    @pytest.mark.slow
     def test_a_retry_of_a_batch_brings_exactly_the_same_events(
         self, connection: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -373,6 +374,7 @@ class TestABufferedPublisher:
         assert list(seen) == [0, 1, 2, 4, 5, 6, 7, 8]
         assert caplog.text.count("An event could not be published") == 1
 
+    @pytest.mark.slow
     def test_logs_in_full_what_it_could_not_publish(
         self,
         connection: Connection,

@@ -1024,6 +1024,7 @@ class TestAWriteIsNeverRefused:
             "odd": '"\\u0000"',
         }
 
+    @pytest.mark.slow
     def test_for_what_is_too_large_for_jsonb(self, track: Track) -> None:
         track(table="legacy.docs")
 

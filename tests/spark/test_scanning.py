@@ -43,6 +43,7 @@ ODD = {
     "steps": '{"steps": [{"name": "pay", "number": 1, "kind": "step", "state": "done"}]}',
 }
 SCANNING = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE '%spark scan'"
+THREADS = "SELECT current_setting('threads')"
 
 
 @pytest.fixture(autouse=True)
@@ -459,3 +460,16 @@ def test_two_reads_may_go_on_at_once(
 
     assert len(found) == 5
     assert all(one.equals(other) for one, other in found)
+
+
+@pytest.mark.parametrize(("given", "threads"), [("1", 1), ("2", 2), ("0", None), ("many", None)])
+def test_it_has_as_many_threads_as_spark_gives_its_tasks(
+    monkeypatch: pytest.MonkeyPatch, given: str, threads: int | None
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    default = scanning._duckdb.__wrapped__(0).execute(THREADS).fetchall()
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+
+    db = scanning._duckdb.__wrapped__(0)
+
+    assert db.execute(THREADS).fetchall() == ([(threads,)] if threads else default)

@@ -152,6 +152,7 @@ class TestARowThatCantBeClaimed:
 
         assert not Message.objects.exists()
 
+    @pytest.mark.slow
     def test_ends_all_processes_with_the_same_status(self) -> None:
         bad = jobs.add.enqueue(1)
         others = [jobs.add.enqueue(2) for _ in range(3)]

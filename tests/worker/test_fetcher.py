@@ -91,6 +91,7 @@ def claims(buffer: Buffer, leases: Leases) -> Iterator[list[LeasedMessage]]:
                 yield taken
 
 
+@pytest.mark.slow
 def test_large_payloads_are_claimed_a_few_at_a_time() -> None:
     text = '"' + "x" * MEGABYTE + '"'
     for _ in range(10):

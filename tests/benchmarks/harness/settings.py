@@ -46,5 +46,7 @@ if find_spec("django_absurd"):
 PGQUEUE["FEED"] = env.str("PGQUEUE_FEED", default="poll")
 PGQUEUE["REPLICATION_SLOT"] = PGQUEUE["PUBLICATION"] = "pgqueue_bench"
 PGQUEUE["WEBHOOKS"] = {"ALLOW_PRIVATE": ["127.0.0.0/8"]}
+if "PGQUEUE_RETENTION" in env:
+    PGQUEUE["RETENTION"] = env.float("PGQUEUE_RETENTION")
 if "PGQUEUE_EVENT_RETENTION" in env:
     PGQUEUE["EVENT_RETENTION"] = env.float("PGQUEUE_EVENT_RETENTION")

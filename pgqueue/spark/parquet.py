@@ -13,7 +13,7 @@ DIFFERENT = frozenset({"id", "payload", "position", "result", "txid"})
 
 
 def parquet_options(frame: DataFrame) -> dict[str, str]:
-    """Return the options for a writer of these rows.
+    """Return the writer options for a DataFrame.
 
     Columns whose values hardly repeat get no dictionary: Spark fills one, drops it, and writes the
     values again. The codec is zstd, unless the session has another one than Spark's default.

@@ -3,7 +3,7 @@
 2 000 messages a second are enqueued, and one worker runs them. History keeps them for a sixth of
 the time, and retention removes them from then on.
 
-    per_s                  messages a second that were enqueued
+    per_s                  enqueued messages a second
     removed_per_s          messages a second that retention removed, in the last half of the time
     depth                  the most messages that waited at one moment, of those that history has
     p99_ms                 from the enqueue to the start, of the same
@@ -81,7 +81,7 @@ def _round(count: int) -> Round:
 
 
 class _Reached:
-    """What there is at a moment: messages and history in MB, and the rows of both."""
+    """Messages and history at one moment: their size in MB, and the rows of both."""
 
     def __init__(self) -> None:
         self.at = time.monotonic()

@@ -256,15 +256,12 @@ class Write:
 STATES = ("ready", "scheduled", "held", "running", "dead")
 
 
-def writes(
-    granted: set[tuple[str, str]] | None = None, *, is_in_each_state: bool = False
-) -> Iterator[Write]:
+def writes(granted: set[tuple[str, str]] | None = None) -> Iterator[Write]:
     """Yield a row for each extreme of each column.
 
     Args:
-        granted: the tables and columns that are written; None: all.
-        is_in_each_state: a message for each state; else one that is ready, and one in another
-            state, which each extreme takes by turns.
+        granted: the tables and columns that are written; None: all, and a message in each state.
+            Otherwise one that is ready, and one in another state, which extremes take by turns.
     """
     turns = cycle(STATES[1:])
     for table, its in columns().items():
@@ -277,7 +274,7 @@ def writes(
             for extreme in EXTREMES[column.type]:
                 states: tuple[str, ...] = ("",)
                 if table == "pgqueue_message":
-                    states = STATES if is_in_each_state else (STATES[0], next(turns))
+                    states = (STATES[0], next(turns)) if granted else STATES
                 for state in states:
                     values = {each.name: plain(each) for each in given}
                     if state and "state" in values:
@@ -330,21 +327,15 @@ def test_a_plain_row_is_stored_in_each_table(own: psycopg.Connection[Any]) -> No
         assert write(own, Write(its[0], "", values)), its[0].table
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "is_in_each_state",
-    [False, pytest.param(True, marks=pytest.mark.nightly)],
-    ids=["two states", "each state"],
-)
-def test_what_the_owner_could_store_stops_nothing(
-    own: psycopg.Connection[Any], *, is_in_each_state: bool
-) -> None:
+def test_what_the_owner_could_store_stops_nothing(own: psycopg.Connection[Any]) -> None:
     make_world()
 
-    stored = [each for each in writes(is_in_each_state=is_in_each_state) if write(own, each)]
+    stored = [each for each in writes() if write(own, each)]
 
     assert {each.column.table for each in stored} == set(columns())
-    assert_all_goes_on(by_turns=not is_in_each_state)
+    assert_all_goes_on()
 
 
 @pytest.fixture
@@ -415,13 +406,9 @@ def call_functions(own: psycopg.Connection[Any]) -> None:
                         raise AssertionError(f"{function}({name} => {extreme})") from error
 
 
-def assert_all_goes_on(*, by_turns: bool = False) -> None:
-    """Look at the messages, run a worker, and look at everything else.
-
-    Args:
-        by_turns: see `look_at_everything`.
-    """
-    look_at_everything(but=set(admins()) - {"message"}, by_turns=by_turns)
+def assert_all_goes_on() -> None:
+    """Look at the messages, run a worker, and look at everything else."""
+    look_at_everything(but=set(admins()) - {"message"})
     good = jobs.add.using(channel="good").enqueue(1, 2)
     with starting("--threads", "2", "--channel", "good", "--channel", "extreme") as worker:
         eventually(History.objects.filter(id=good.id).exists, within=30)
@@ -429,7 +416,7 @@ def assert_all_goes_on(*, by_turns: bool = False) -> None:
         again = jobs.add.using(channel="good").enqueue(1, 2)
         eventually(History.objects.filter(id=again.id).exists, within=30)
         assert worker.popen.poll() is None
-    look_at_everything(but={"message"}, by_turns=by_turns)
+    look_at_everything(but={"message"})
 
 
 def claimable() -> Any:
@@ -458,22 +445,16 @@ LISTS = (
 )
 
 
-SHOWN = {"message": 0, "history": 1}
-"""Models whose rows a command shows, too; and which of two rows it shows where they take turns."""
-
-
-def look_at_everything(*, but: Collection[str] = (), by_turns: bool = False) -> None:
+def look_at_everything(*, but: Collection[str] = ()) -> None:
     """Ask by commands, pages, metrics and the pipeline; name each that fails.
 
     Args:
         but: models whose rows are not looked at one by one now.
-        by_turns: a message is looked at by its page or by a command; else by both. A column has
-            several extremes, so both see it.
     """
     # `pgqueue_maintain` waits for a lease where one is over.
     with override_settings(PGQUEUE={**settings.PGQUEUE, "LEASE": 1}):
-        failed = failing(commands(but, by_turns=by_turns), lambda words: call(*words))
-    failed += failing(pages(but, by_turns=by_turns), ask())
+        failed = failing(commands(but), lambda words: call(*words))
+    failed += failing(pages(but), ask())
     failed += failing([""], lambda accept: of_the_queue("default", accept=accept))
     if find_spec("pyarrow"):
         failed += failing(*as_an_export())
@@ -511,30 +492,27 @@ def failing(each: Iterable[T], look: Callable[[T], Any]) -> list[str]:
     return failed
 
 
-def commands(but: Collection[str], *, by_turns: bool) -> Iterator[list[str]]:
+def commands(but: Collection[str]) -> Iterator[list[str]]:
     for words in LISTS:
         yield from ([*words, "--format", form] for form in ("text", "json"))
-    for name in SHOWN.keys() - but:
-        for number, key in enumerate(keys(name)):
-            if not by_turns or number % 2 == SHOWN[name]:
-                yield ["pgqueue_show", str(key), "--format", "json" if key % 4 else "text"]
+    ready = Message.objects.filter(state="ready")
+    for name, rows in (("message", ready), ("history", History.objects.all())):
+        for id in [] if name in but else rows.values_list("pk", flat=True):
+            yield ["pgqueue_show", str(id), "--format", "json" if id % 4 else "text"]
     yield ["pgqueue_maintain"]
 
 
-def pages(but: Collection[str], *, by_turns: bool) -> Iterator[str]:
+def pages(but: Collection[str]) -> Iterator[str]:
     """Yield the list of each model, and the page of each row."""
-    for name in admins():
+    for name, its in admins().items():
         yield f"{ROOT}{name}/"
-        for number, key in enumerate([] if name in but else keys(name)):
-            if not by_turns or name not in SHOWN or number % 2 != SHOWN[name]:
-                yield f"{ROOT}{name}/{quote(str(key))}/change/"
-
-
-def keys(name: str) -> Iterable[Any]:
-    """Return the primary keys of a model's rows; of messages, of those that are ready."""
-    rows = admins()[name].model._base_manager.order_by("pk").values_list("pk", flat=True)
-    found: Iterable[Any] = rows.filter(state="ready") if name == "message" else rows
-    return found
+        if name in but:
+            continue
+        rows = its.model._base_manager.order_by("pk")
+        if name == "message":
+            rows = rows.filter(state="ready")
+        for key in rows.values_list("pk", flat=True):
+            yield f"{ROOT}{name}/{quote(str(key))}/change/"
 
 
 def ask() -> Callable[[str], None]:

@@ -83,7 +83,7 @@ def test_the_package_works_without(guests: list[str], copy_without: Callable[...
     assert str(copy) not in visit.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_the_core_passes_its_own_tests_without_any_guest(
     copy_without: Callable[..., Path],

@@ -69,7 +69,7 @@ def _round(count: int) -> Round:
     return Round(
         figures={
             "per_s": producer.count / took,
-            "removed_per_s": removed / (end.at - half.at),
+            "removed_per_s": max(0, removed) / (end.at - half.at),
             "depth": depth,
             "p99_ms": p99_ms,
             "wal_bytes": float(wal_after - wal_before) / max(1, producer.count),

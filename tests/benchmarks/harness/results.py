@@ -51,8 +51,7 @@ The claim of the next step of a chain before any other look was measured by turn
 machine, without anything else: `chain_step_ms` was 15.5 before it, and 11.5 with it (medians of six
 chains of 200 steps).
 
-`flows`, `lake` and `spark` are of 2026-11-30, on a quick machine. Its speed changed within the
-hour, from 77 to 47 million loops a second for `flows`, which ran at 56.
+`flows`, `lake` and `spark` are of 2026-11-30, on a quick machine, which was slower for `flows`.
 
 `spark` measures a warm session now, and no longer counts the deletion of the messages that it has
 enqueued. Exports one after the other, without anything between, came to 134,000/s (131,000 to

@@ -1,7 +1,6 @@
 """The data pipeline: one warm session of Spark on two threads, over a history that workers made.
 
-The session is warmed by a whole round, whose figures are a remark: Java compiles meanwhile what it
-then runs.
+A whole round warms the session, since Java compiles much in it. Its figures are a remark.
 
 of_jdbc            wall time in which Spark's own JDBC source reads eight columns of history, in two
                    partitions, ÷ the time in which ours does
@@ -35,7 +34,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from functools import cache, reduce
 from multiprocessing import get_context
@@ -45,11 +44,11 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.errors import InsufficientPrivilege
 
 from pgqueue.engine import log, sequence
 from tests.benchmarks.harness.history import ensure
 from tests.benchmarks.harness.report import Report, Round, repeat
+from tests.benchmarks.harness.session import settle_down
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -275,10 +274,7 @@ def _enqueue_s(spark: SparkSession, url: str, count: int) -> float:
     finally:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("DELETE FROM pgqueue_message WHERE channel = 'spark'")
-            # Now, not while the next round exports.
-            connection.execute("VACUUM (ANALYZE) pgqueue_message, pgqueue_staged")
-            with suppress(InsufficientPrivilege):
-                connection.execute("CHECKPOINT")
+            settle_down(connection)
 
 
 def _stream_p50_s(spark: SparkSession, url: str, count: int) -> float:

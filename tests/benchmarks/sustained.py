@@ -1,7 +1,6 @@
 """A producer keeps a rate for long, while retention and vacuum remove what has ended.
 
-2 000 messages a second are enqueued, and one worker runs them. History keeps them for a sixth of
-the time, and retention removes them from then on.
+One worker runs 2 000 messages a second. Retention removes a message after a sixth of the time.
 
     per_s                  enqueued messages a second
     removed_per_s          messages a second that retention removed, in the last half of the time
@@ -62,9 +61,7 @@ def _round(count: int) -> Round:
         end = _Reached()
         depth, p99_ms = ask(pacing.SQL["waits"], {"since": began_at})
         _, wal_after, _ = ask(pacing.SQL["now"])
-        dead = {
-            name: ask(pacing.SQL["dead"], {"name": f"pgqueue_{name}%"}) for name in pacing.TABLES
-        }
+        dead = pacing.dead_rows()
     removed = (producer.count - end.rows) - (at_half - half.rows)
     return Round(
         figures={
@@ -74,7 +71,7 @@ def _round(count: int) -> Round:
             "p99_ms": p99_ms,
             "wal_bytes": float(wal_after - wal_before) / max(1, producer.count),
             "mb": end.mb,
-            **{f"dead_{name}": rows for name, (rows,) in dead.items()},
+            **{f"dead_{name}": rows for name, rows in dead.items()},
         },
         ratios={"mb_last_of_half": end.mb / half.mb},
     )

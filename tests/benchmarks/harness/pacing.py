@@ -102,8 +102,13 @@ def paced(rate: float, *, seconds: float) -> Paced:
         depth=depth,
         p99_ms=p99_ms,
         wal=float(wal_after - wal_before) / max(1, producer.count),
-        dead={name: ask(SQL["dead"], {"name": f"pgqueue_{name}%"})[0] for name in TABLES},
+        dead=dead_rows(),
     )
+
+
+def dead_rows() -> dict[str, int]:
+    """Return the number of dead rows by table."""
+    return {name: ask(SQL["dead"], {"name": f"pgqueue_{name}%"})[0] for name in TABLES}
 
 
 def _wait_until(count: int, *, patience: float) -> None:

@@ -56,6 +56,7 @@ chains of 200 steps).
 `spark` measures a warm session now, and no longer counts the deletion of the messages that it has
 enqueued. Exports one after the other, without anything between, came to 134,000/s (131,000 to
 140,000). The report took 22 s before Spark kept all generated classes, and 17 then (by turns).
+`reader_per_s` is of one thread of DuckDB: a commit later, it has two outside of Spark.
 
 DuckDB reads many rows for Spark, too, since 2026-11-30. On one connection, a million rows of eight
 columns were read at 790,000/s, in place of 290,000 by COPY as text. Rows of all columns came at

@@ -1,5 +1,7 @@
 """A connection for what goes on around a measurement: filling, looking, emptying."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
@@ -23,10 +25,16 @@ def ask(statement: bytes, parameters: Mapping[str, Any] | None = None) -> tuple[
     return tuple(row)
 
 
-def settle_down() -> None:
-    """Have the server do now what it would otherwise do while a queue is measured."""
-    session().execute(
-        "VACUUM (ANALYZE) pgqueue_message, pgqueue_worker, pgqueue_duty, pgqueue_lane, pgqueue_bell"
+def settle_down(connection: Connection | None = None) -> None:
+    """Have the server do now what it would otherwise do while a queue is measured.
+
+    Args:
+        connection: a connection to the queue, in autocommit; None: that of `session`.
+    """
+    connection = connection or session()
+    connection.execute(
+        "VACUUM (ANALYZE) pgqueue_message, pgqueue_staged, pgqueue_worker, pgqueue_duty, "
+        "pgqueue_lane, pgqueue_bell"
     )
     with suppress(InsufficientPrivilege):
-        session().execute("CHECKPOINT")
+        connection.execute("CHECKPOINT")

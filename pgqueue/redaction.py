@@ -184,7 +184,7 @@ class Redactor:
     @cached_property
     def mention(self) -> re.Pattern[str]:
         """A pattern of each JSON text with a field of the given names, and of few other texts."""
-        names = ("[\\W_]*".join(map(re.escape, name)) for name in sorted(self._names))
+        names = ("[\\W_]*".join(map(_any_case, name)) for name in sorted(self._names))
         return re.compile("|".join(names) or "(?!)", re.IGNORECASE)
 
     def is_field(self, name: str) -> bool:
@@ -272,7 +272,13 @@ def _text(token: str) -> str:
 
 
 def _plain(name: str) -> str:
-    return _BETWEEN.sub("", name).lower()
+    # İ in lower case is an i and a dot above, which is no letter.
+    return _BETWEEN.sub("", name.lower())
+
+
+def _any_case(letter: str) -> str:
+    """Return a pattern of a small letter, for an engine that ignores case: Arrow's forgets İ."""
+    return "[iİ]" if letter == "i" else re.escape(letter)
 
 
 @lru_cache(maxsize=10_000)

@@ -187,7 +187,7 @@ def read(
         yield from _read(connection, options, relation, rows_after, order, after)
         return
     redaction = Redaction.from_json(options.redact)
-    reading = redacting.with_tasks(options)
+    reading = redacting.with_needed(options)
     for place, batch in _read(connection, reading, relation, rows_after, order, after):
         yield place, redacting.redacted(batch, redaction, options.columns)
 

@@ -22,15 +22,21 @@ JSON = ("payload", "metadata", "options", "progress", "result", "errors")
 TEXTS = ("error_message", "traceback")
 BY_TASK = {"payload", "result"}
 """Columns whose redaction depends on the task."""
+QUOTING = {*TEXTS, "errors", "result", "progress"}
+"""Columns that often quote an argument."""
+QUOTED = {"payload", "metadata"}
+"""Columns with what they quote."""
 BODY = "body"
 
 
-def with_tasks(options: S) -> S:
-    """Return the options with the column task, if the redaction needs it."""
-    names = {column.name for column in options.columns}
-    if BY_TASK.isdisjoint(names) or "task" in names or "task" not in options.table.names:
-        return options
-    return replace(options, columns=(*options.columns, options.table.column("task")))
+def with_needed(options: S) -> S:
+    """Return the options with the columns that the redaction of the chosen columns needs."""
+    table, names = options.table, {column.name for column in options.columns}
+    needed = set() if QUOTING.isdisjoint(names) else QUOTED - names
+    if not BY_TASK.isdisjoint(names | needed):
+        needed |= {"task"} - names
+    added = [each for each in (*table.columns, *table.quoted) if each.name in needed]
+    return replace(options, columns=(*options.columns, *added))
 
 
 def redacted(
@@ -85,10 +91,11 @@ def _long_texts(batch: pa.RecordBatch, json: Sequence[str]) -> tuple[pa.Array, p
 
     They are searched at once, since Arrow compiles a pattern for each search: *measured*, 3 ms.
     """
-    texts, rows = [pa.array([], pa.string())], [pa.array([], pa.uint64())]
+    texts, rows = [pa.array([], pa.large_string())], [pa.array([], pa.uint64())]
     for name in json:
         is_long = pc.greater(pc.binary_length(batch[name]), len("{}"))
-        texts.append(batch[name].filter(is_long))
+        # Together they may have more than the 2 GiB of a `string`.
+        texts.append(batch[name].filter(is_long).cast(pa.large_string()))
         rows.append(pc.indices_nonzero(is_long))
     return pa.concat_arrays(texts), pa.concat_arrays(rows)
 

@@ -53,21 +53,25 @@ class Offset(NamedTuple):
         database: the identity of the database (see `engine.identity`).
         last: the last row that was read.
         marker: the marker of this row; None: there was no row.
+        floor: the last transaction of which retention had removed rows when the query began. It
+            began without them.
     """
 
     database: str
     last: Position
     marker: int | None = None
+    floor: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it in a checkpoint."""
-        return {"database": self.database, **self.last._asdict(), "marker": self.marker}
+        place = {"database": self.database, **self.last._asdict(), "marker": self.marker}
+        return {**place, "floor": self.floor}
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Offset:
         """Return the offset that a checkpoint contains."""
         last = Position(given["txid"], given["id"])
-        return cls(given.get("database", "?"), last, given.get("marker"))
+        return cls(given.get("database", "?"), last, given.get("marker"), given.get("floor", 0))
 
 
 class Range(NamedTuple):
@@ -87,7 +91,8 @@ def first(options: StreamOptions) -> Offset:
     with connect(options.url, name="stream") as connection:
         database = _checked(connection, None, options)
         last = _start(connection, options.start)
-        return Offset(database, last, identity.of_history(connection, last))
+        [(_, floor, _)] = connection.execute(SQL_TEXTS["server"]).fetchall()
+        return Offset(database, last, identity.of_history(connection, last), floor)
 
 
 def _start(connection: psycopg.Connection[Any], start: object) -> Position:
@@ -257,7 +262,8 @@ def _checked(
     _check_reached(connection, offset.last, offset.marker, following, floor)
     if read_up_to:
         _check_reached(connection, read_up_to.last, read_up_to.marker, following, floor)
-    if offset.last > START and offset.last.txid < floor and options.fails_on_loss:
+    read = max(offset.last.txid, offset.floor)
+    if offset.last > START and read < floor and options.fails_on_loss:
         raise DataLoss(
             f"Retention has removed history up to transaction {floor}, and the stream has read "
             f"up to {offset.last.txid}. Rows between them may be missing: begin with a new "

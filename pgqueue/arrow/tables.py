@@ -25,7 +25,8 @@ class Type(Enum):
     INT = "int"
     TEXT = "string"
     BOOLEAN = "boolean"
-    TIMESTAMP = "timestamp"
+    # What "timestamp" means is a setting of the session.
+    TIMESTAMP = "timestamp_ltz"
     BINARY = "binary"
 
     @property
@@ -61,6 +62,7 @@ class Table(NamedTuple):
             stands for the rows of the relation, or for some of them.
         filters: The columns that have an option of the same name, which selects rows.
         time: The column that the options `since` and `until` select by.
+        quoted: Columns that only the redaction reads: other columns may quote them.
         is_frozen: Rows are only inserted and deleted, never updated.
         is_log: Rows have positions without gaps.
     """
@@ -69,6 +71,7 @@ class Table(NamedTuple):
     sources: Mapping[str, str]
     filters: tuple[str, ...]
     time: str
+    quoted: tuple[Column, ...] = ()
     is_frozen: bool = False
     is_log: bool = False
 
@@ -234,6 +237,7 @@ _ATTEMPTS = Table(
     sources={HISTORY: SQL["attempts_of_history"], MESSAGE: SQL["attempts_of_messages"]},
     filters=("channel", "task", "key", "outcome"),
     time="ended_at",
+    quoted=(_column("payload", Type.TEXT), _column("metadata", Type.TEXT)),
 )
 
 _WORKERS = Table(

@@ -20,7 +20,9 @@ CASE WHEN e ->> 'attempt' ~ '^[0-9]{{1,9}}$' THEN (e ->> 'attempt')::int END
 -- name: attempt_columns
 r.ctid, r.id AS message_id, r.channel, r.key, r.task, a.attempt, a.outcome, a.worker_id,
 CASE WHEN a.attempt = r.attempt THEN r.started_at END AS started_at, a.ended_at,
-a.error_class, a.error_message, a.traceback
+a.error_class, a.error_message, a.traceback,
+CASE WHEN a.error_class IS NOT NULL THEN r.payload END AS payload,
+CASE WHEN a.error_class IS NOT NULL THEN r.metadata END AS metadata
 
 -- name: attempts_of_messages
 (
@@ -86,7 +88,11 @@ CASE WHEN m.flow_id IS NOT NULL THEN (
     FROM pgqueue_flow f WHERE f.id = m.flow_id) END
 
 -- name: dependencies
-(SELECT d.*, f.created_at FROM {rows} AS d JOIN pgqueue_flow f ON f.id = d.flow_id) AS m WHERE true
+-- The sub-select has the planner keep the order of the rows: a read goes on behind the last one.
+(
+    SELECT d.*, f.created_at
+    FROM {rows} AS d CROSS JOIN LATERAL (SELECT f.created_at FROM pgqueue_flow f WHERE f.id = d.flow_id OFFSET 0) f
+) AS m WHERE true
 
 -- name: steps_shown
 -- The steps of the message m of a durable task, without their results and the texts of their errors.
@@ -111,8 +117,10 @@ CASE WHEN m.steps IS NOT NULL THEN (
 ) AS m WHERE true
 
 -- name: steps_of_messages
+-- The order of the rows is kept as in `dependencies`.
 (
     SELECT s.ctid, s.message_id, q.channel, q.key, q.task, s.name, s.number, s.kind, s.state, s.function, s.tries, s.started_at,
            s.finished_at, s.until, s.error ->> 'class' AS error_class
-    FROM {rows} AS s JOIN pgqueue_message q ON q.id = s.message_id
+    FROM {rows} AS s CROSS JOIN LATERAL (
+        SELECT q.channel, q.key, q.task FROM pgqueue_message q WHERE q.id = s.message_id OFFSET 0) q
 ) AS m WHERE true

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
 
-from pgqueue.arrow.errors import ExportConflict, UnknownTarget
+from pgqueue.arrow.errors import ExportConflict, InvalidOption, UnknownTarget
 from pgqueue.arrow.urls import connect
 from pgqueue.database.sql_files import load
 from pgqueue.engine import identity
 from pgqueue.engine.exports import NOTHING
 from pgqueue.engine.values import Position
 from pgqueue.values.error_words import hint
-from pgqueue.values.names import as_folder
+from pgqueue.values.names import SCHEME, as_folder
 
 SQL = load(__name__)
 HELD = "%s ended messages are left for the next export; they are held back by %s"
@@ -40,6 +41,38 @@ class Record(NamedTuple):
     history: Position
     event_batch: int
     event_position: int
+
+
+TRACES = {
+    "parquet": ("_checkpoint",),
+    "delta": ("history/_delta_log", "events/_delta_log"),
+    "iceberg": ("pgqueue/history/metadata", "pgqueue/events/metadata"),
+    "ducklake": ("main/history", "main/events"),
+}
+"""The formats of exports, and what a folder with an export has."""
+
+
+def check_format(to: str, own: str) -> None:
+    """Check that a folder has no export of another format: both would have one progress.
+
+    A folder that has both already is left alone, and so are URLs.
+
+    Args:
+        own: the format; one that is not of `TRACES` is refused elsewhere.
+
+    Raises:
+        InvalidOption: the folder has an export of another format.
+    """
+    if SCHEME.match(to) or own not in TRACES:
+        return
+    found = [
+        name for name, traces in TRACES.items() if any(Path(to, each).exists() for each in traces)
+    ]
+    if found and own not in found:
+        raise InvalidOption(
+            f"{to} has an export of the format {found[0]}: export to another folder. Retention "
+            "waits for one export to a folder, and would not wait for the other one."
+        )
 
 
 def held_text(count: int, by: str) -> str:

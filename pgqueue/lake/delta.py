@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from pgqueue.arrow.extensions import needed
+from pgqueue.lake.errors import LakeFailed
 from pgqueue.lake.formats import (
     SOURCE,
     Condition,
@@ -33,7 +34,11 @@ from pgqueue.lake.formats import (
 EXTRA = "delta"
 APP = "pgqueue"
 """The beginning of the names of the transaction identifiers."""
-PARTS = ("txid", "id", "position", "marker")
+PARTS = ("txid", "id", "position", "marker", "floor")
+NOTHING = -(2**63)
+"""The number in place of a marker that is None."""
+REMEMBERED, REMEMBERED_HOURS = "delta.deletedFileRetentionDuration", 7 * 24
+"""How long a checkpoint names removed files, and the hours of its default."""
 REFUSED = "%[]\\^|\t\n"
 """Characters that delta-rs 1.6 does not write, or writes in another way."""
 
@@ -92,15 +97,17 @@ class DeltaLake:
 
     def _position_of(self, opened: Any) -> Position | None:
         database = _databases_of(opened).get(self._place.source)
-        if database is None:
-            return None
         known = self._numbers(opened, self._place.source)
-        return {"database": database, "marker": None, **known} if known else None
+        if not known:
+            return None
+        if database is None:
+            raise LakeFailed(_LOST_DESCRIPTION.format(opened.table_uri))
+        return {"database": database, "marker": None, **known}
 
     def _numbers(self, opened: Any, source: str) -> dict[str, int]:
         """Return the transaction identifiers of a source."""
         found = {part: opened.transaction_version(_app(source, part)) for part in PARTS}
-        return {part: number for part, number in found.items() if number is not None}
+        return {part: number for part, number in found.items() if number not in (None, NOTHING)}
 
     def append(
         self, table: str, rows: pa.Table, position: Position, *, after: Position | None
@@ -119,9 +126,12 @@ class DeltaLake:
                 commit_properties=self._delta.CommitProperties(
                     custom_metadata={"pgqueue": dict(position)},
                     app_transactions=[
-                        self._delta.Transaction(_app(self._place.source, part), position[part])
+                        self._delta.Transaction(
+                            _app(self._place.source, part),
+                            NOTHING if position[part] is None else position[part],
+                        )
                         for part in PARTS
-                        if position.get(part) is not None
+                        if part in position
                     ],
                 ),
             )
@@ -164,16 +174,28 @@ class DeltaLake:
                 self._open(table).optimize.compact()
 
     def expire(self, older_than: timedelta) -> None:
-        """Remove files that no version of this age or younger needs, and old commits."""
+        """Remove files that no version of this age or younger needs, and old commits.
+
+        Files of a killed export stay: a vacuum finds only those that the log has removed.
+        """
+        hours = int(older_than.total_seconds() // 3600)
         for table in self._tables:
             opened = self._open(table)
+            self._remember_files(table, opened, hours)
             opened.vacuum(
-                retention_hours=int(older_than.total_seconds() // 3600),
+                retention_hours=hours,
                 dry_run=False,
                 enforce_retention_duration=False,
             )
             opened.create_checkpoint()
             opened.cleanup_metadata()
+
+    def _remember_files(self, table: str, opened: Any, hours: int) -> None:
+        """Have checkpoints name removed files for so many hours: a week is the default."""
+        wanted = f"interval {hours} hours"
+        if hours > REMEMBERED_HOURS and opened.metadata().configuration.get(REMEMBERED) != wanted:
+            with self._conflicts(table):
+                opened.alter.set_table_properties({REMEMBERED: wanted})
 
     def failures(self) -> AbstractContextManager[None]:
         """Return a context that raises other errors of the writer, and of files, as LakeFailed."""
@@ -196,14 +218,28 @@ class DeltaLake:
 
 open_lake = DeltaLake
 
+_LOST_DESCRIPTION = (
+    "The description of the table {} was changed. An export notes its database there. The table's "
+    "history has the earlier description: set it again."
+)
+
 
 def _app(source: str, part: str) -> str:
     return ".".join(filter(None, (APP, source, part)))
 
 
 def _databases_of(table: Any) -> dict[str, str]:
-    """Return the identity of the database by source; the source "" is the only one."""
-    described = json.loads(table.metadata().description or "{}")
+    """Return the identity of the database by source; the source "" is the only one.
+
+    Raises:
+        LakeFailed: somebody else has changed the table's description.
+    """
+    try:
+        described = json.loads(table.metadata().description or "{}")
+    except ValueError:
+        described = None
+    if not isinstance(described, dict):
+        raise LakeFailed(_LOST_DESCRIPTION.format(table.table_uri))
     if "database" in described:
         return {"": described["database"]}
     return dict(described.get("databases", {}))

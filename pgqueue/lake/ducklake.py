@@ -140,6 +140,7 @@ class DuckLake:
                 "(table_name VARCHAR, position VARCHAR, noted_at TIMESTAMPTZ)"
             )
             if not known:
+                self._forget(table)
                 columns = ", ".join(f'"{name}" {type}' for name, type in types.items())
                 by = ", ".join(f'"{name}"' for name in self._place.partitions(table))
                 self._db.execute(f"CREATE TABLE {table} ({columns})")
@@ -173,6 +174,12 @@ class DuckLake:
             [table],
         ).fetchall()
         return [position for (position,) in found]
+
+    def _forget(self, table: str) -> None:
+        """Forget the positions of a table that was dropped: its rows are exported again."""
+        for name in self._tables():
+            if name == POSITIONS or name.startswith(f"{POSITIONS}_"):
+                self._db.execute(f"DELETE FROM {name} WHERE table_name = ?", [table])  # noqa: S608
 
     def _note(self, table: str, position: Position | None) -> None:
         self._db.execute(

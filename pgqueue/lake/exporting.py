@@ -136,8 +136,8 @@ def export(
         DataLoss: retention has removed rows that a table lacks.
         ExportConflict: another export writes to this target.
         InvalidOption: the source is invalid, or an option does not fit a lake of several sources;
-            or two topics have one table. The writer of the format may refuse the folder or the
-            catalog, too.
+            two topics have one table; or the folder has an export of another format. The writer of
+            the format may refuse the folder or the catalog, too.
         LakeFailed: the writer of the format, or the place of the lake, has failed. The next export
             goes on after the last commit.
         MissingPackage: the extra of the format is not installed.
@@ -148,6 +148,7 @@ def export(
     """
     to = as_folder(to)
     check_names(events)
+    targets.check_format(to, tables_format)
     if source:
         _check_sources(source, tables_format, catalog, expire)
     place = LakePlace(

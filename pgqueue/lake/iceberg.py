@@ -7,7 +7,8 @@ that it ends with. Expired snapshots take no position away.
 from __future__ import annotations
 
 import json
-from collections import Counter
+import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from datetime import UTC, datetime, timedelta
@@ -43,6 +44,11 @@ POSITION = "pgqueue.position"
 TABLES = "iceberg_tables"
 """The table of a catalog that has its tables."""
 RETRIES = "commit.retry.num-retries"
+LOOKS, BETWEEN_LOOKS = 4, 0.25
+"""How often a catalog is asked for its first table, and the seconds between."""
+ENTRY = ["status", "snapshot_id", "data_file"]
+DELETED = 2
+"""The status of an entry whose file was removed."""
 
 
 @naming_failures
@@ -82,6 +88,7 @@ class IcebergLake:
                 undo.callback(self._catalog.close)
                 if not place.is_read_only:
                     self._catalog.create_namespace_if_not_exists(NAMESPACE)
+                    _check_known(self._catalog, place)
                 elif (
                     not needed("sqlalchemy", EXTRA).inspect(self._catalog.engine).has_table(TABLES)
                 ):
@@ -171,7 +178,7 @@ class IcebergLake:
         return rows
 
     def compact(self) -> None:
-        """Write the rows of each past day with several files again, in one commit a day."""
+        """Write each past day again whose rows came with several commits, in one commit a day."""
         today = datetime.now(UTC).date()
         for table in self._tables:
             for day in self._days(table):
@@ -183,15 +190,21 @@ class IcebergLake:
                         change.overwrite(rows, overwrite_filter=chosen)
 
     def _days(self, table: str) -> list[Any]:
-        """Return the days of a table that have several files."""
+        """Return the days of a table whose rows several commits have written.
+
+        PyIceberg may write a large day into several files; these are of one commit.
+        """
         opened = self._open(table)
         last = opened.current_snapshot()
         if last is None or not last.manifests(opened.io):
             # PyIceberg refuses to list the files of a snapshot that has never had any.
             return []
-        parts = opened.inspect.files().to_pylist()
-        counted = Counter(tuple(sorted(each["partition"].items())) for each in parts)
-        return sorted({dict(key)[DAY] for key, count in counted.items() if count > 1}, key=str)
+        commits = defaultdict(set)
+        for each in opened.inspect.entries().select(ENTRY).to_pylist():
+            if each["status"] != DELETED:
+                part = tuple(sorted(each["data_file"]["partition"].items()))
+                commits[part].add(each["snapshot_id"])
+        return sorted({dict(part)[DAY] for part, of in commits.items() if len(of) > 1}, key=str)
 
     def expire(self, older_than: timedelta) -> None:
         """Remove snapshots that are older, except the last one."""
@@ -231,6 +244,25 @@ class IcebergLake:
 
 
 open_lake = IcebergLake
+
+
+def _check_known(catalog: Any, place: LakePlace) -> None:
+    """Check that a catalog without tables is of a folder without tables.
+
+    Raises:
+        ValueError: the catalog of the folder's tables was lost, or is not the one that is given.
+    """
+    if SCHEME.match(place.to) or not any(Path(place.to, NAMESPACE).glob("*/metadata/*.json")):
+        return
+    # The first export of another source writes its first file right before it enters its table.
+    for _ in range(LOOKS):
+        if catalog.list_tables(NAMESPACE):
+            return
+        time.sleep(BETWEEN_LOOKS)
+    raise ValueError(
+        "it has no table, and the folder has tables of another catalog. Give the --catalog of this "
+        "lake, or export to another folder."
+    )
 
 
 def _uri(place: LakePlace) -> str:

@@ -102,10 +102,12 @@ def export(
     Raises:
         CompactionFailed: all rows were exported, but the files of a day were not merged.
         ExportConflict: another export writes to this target, or its checkpoint is gone.
+        InvalidOption: the folder has an export of another format.
         OtherCluster: the folder is of another database, or this database was restored.
         pyspark.errors.StreamingQueryException: the export failed.
     """
     to = as_folder(to)
+    targets.check_format(to, "parquet")
     shows = {HISTORY: progress, EVENTS: event_progress}
     written = {}
     unreadable = 0
@@ -291,7 +293,7 @@ def _unreadable_since(spark: SparkSession, to: str, layout: Layout, before: int)
     """Return the number of rows with a changed time in the batches after `before`."""
     columns = (*_times(layout.name), "day", "batch_id")
     types = {"day": "date", "batch_id": "int"}
-    schema = ", ".join(f"`{name}` {types.get(name, 'timestamp')}" for name in columns)
+    schema = ", ".join(f"`{name}` {types.get(name, 'timestamp_ltz')}" for name in columns)
     rows = spark.read.schema(schema).parquet(f"{to}/{layout.name}")
     return rows.where((F.col("batch_id") > before) & _is_unreadable(_times(layout.name))).count()
 
@@ -302,7 +304,7 @@ def _times(table: str) -> list[str]:
 
 def _is_unreadable(times: Sequence[str]) -> Column:
     """Return whether a time of a row is the first or the last one of Spark's range."""
-    limits = [F.lit(each.strip("'")).cast("timestamp") for each in (FIRST_TIME, LAST_TIME)]
+    limits = [F.lit(each.strip("'")).cast("timestamp_ltz") for each in (FIRST_TIME, LAST_TIME)]
     found = [F.coalesce(F.col(name).isin(*limits), F.lit(False)) for name in times]
     return reduce(or_, found)
 

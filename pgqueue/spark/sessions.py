@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pgqueue.arrow.errors import InvalidOption
@@ -36,8 +37,9 @@ DEFAULTS: Mapping[str, str] = {
 def session(**conf: object) -> SparkSession:
     """Return a Spark session on this machine that knows the data source.
 
-    A new session has two threads and 1 GiB of memory unless `conf` sets other values. If a session
-    exists, the function returns it, and changes only the options that Spark can change later.
+    A new session has two threads and 1 GiB of memory unless `conf` sets other values. If there is
+    a session, or spark-submit has started this program, theirs hold: only `conf` is set, as far as
+    Spark can change an option later.
 
     Args:
         conf: Spark's options by their own names, for example
@@ -54,9 +56,16 @@ def session(**conf: object) -> SparkSession:
     # Spark would take the first python3 on the PATH, which may lack the installed packages.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder
-    for name, value in {**DEFAULTS, **conf}.items():
+    for name, value in {**({} if _is_configured() else DEFAULTS), **conf}.items():
         builder = builder.config(name, str(value))
     return register(builder.getOrCreate())
+
+
+def _is_configured() -> bool:
+    """Return whether somebody else has set the options of this process's session."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # as spark-submit sets it
+        return True
+    return SparkSession.getActiveSession() is not None or bool(SparkContext._active_spark_context)
 
 
 def register(spark: SparkSession) -> SparkSession:

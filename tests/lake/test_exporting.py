@@ -18,7 +18,7 @@ from pgqueue.arrow.copying import arrow_schema
 from pgqueue.arrow.errors import DataLoss, ExportConflict, OtherCluster
 from pgqueue.arrow.tables import TABLES
 from pgqueue.engine import identity
-from pgqueue.lake import EventTable, Lake, UnknownFormat, export, opened
+from pgqueue.lake import EventTable, Lake, LakeFailed, UnknownFormat, export, opened
 from pgqueue.lake.formats import LakePlace
 from pgqueue.models import Export
 from pgqueue.redaction import Redaction
@@ -266,6 +266,39 @@ class TestARefusal:
         with pytest.raises(DataLoss, match="The table history of .*Retention has removed"):
             delta.export()
 
+    def test_goes_on_though_retention_had_removed_later_rows_before_it_began(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        for _ in range(3):
+            ended(connection)
+        ended(connection, channel="sums")
+        connection.execute(
+            "INSERT INTO pgqueue_log_floor (log, position) "
+            "SELECT 'history', txid FROM pgqueue_history WHERE channel = 'sums' "
+            "ON CONFLICT (log) DO UPDATE SET position = excluded.position"
+        )
+        connection.execute("DELETE FROM pgqueue_history WHERE channel = 'sums'")
+
+        lake.export(batch=1)
+        ended(connection)
+        lake.export()
+
+        assert lake.values("history", "id") == all_ids(connection)
+        assert len(all_ids(connection)) == 4
+
+    def test_of_a_position_without_a_marker_goes_on(
+        self, lake: OurLake, connection: Connection
+    ) -> None:
+        store(connection, 2)
+        lake.export(batch=1)
+        store(connection, 2)
+        *_, removed, _ = positions(connection)
+        connection.execute("DELETE FROM pgqueue_event WHERE position = %s", [removed])
+
+        lake.export(batch=1)
+
+        assert lake.values("events", "position") == positions(connection)
+
     def test_of_two_exports_at_once(self, delta: OurLake) -> None:
         with psycopg.connect(delta.url) as other:
             other.execute(LOCK, [str(delta.folder)])
@@ -391,6 +424,49 @@ class TestATable:
         assert before == 4
         assert lake.files("history") == 2
         assert lake.values("history", "id") == all_ids(connection)
+
+
+def test_a_day_that_one_commit_has_written_is_not_compacted_again(
+    url: str, connection: Connection, tmp_path: Path
+) -> None:
+    lake = InIceberg(url, tmp_path / "lake")
+    lake.export()
+    table = lake._table("history")
+    with table.transaction() as change:
+        change.set_properties({"write.target-file-size-bytes": "2000"})
+    for _ in range(2):
+        ended(connection, 20, at=datetime.now(UTC) - timedelta(days=1))
+        lake.export()
+    lake.export(compact=True)
+    before = table.refresh().metadata.current_snapshot_id
+
+    lake.export(compact=True)
+
+    assert table.refresh().metadata.current_snapshot_id == before
+    assert lake.files("history") > 1
+
+
+def test_a_delta_table_remembers_removed_files_until_they_expire(
+    delta: OurLake, connection: Connection
+) -> None:
+    ended(connection)
+    for days in (1, 30, 30):
+        delta.export(expire=timedelta(days=days))
+
+    found = delta._table("history").metadata().configuration  # type: ignore[attr-defined]
+    assert found["delta.deletedFileRetentionDuration"] == "interval 720 hours"
+
+
+@pytest.mark.parametrize("description", ["Queue history", "", "7"])
+def test_a_delta_table_with_another_description_is_named(
+    delta: OurLake, connection: Connection, description: str
+) -> None:
+    ended(connection)
+    delta.export()
+    delta._table("history").alter.set_table_description(description)  # type: ignore[attr-defined]
+
+    with pytest.raises(LakeFailed, match="The description of the table .*history.* was changed"):
+        delta.export()
 
 
 def test_each_format_is_tested() -> None:

@@ -14,6 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from pgqueue.arrow.errors import InvalidOption
+from pgqueue.arrow.extensions import duckdb_with
 from pgqueue.database.connections import conninfo
 from pgqueue.lake import CatalogUnreachable, opened
 from pgqueue.lake.copies import copy
@@ -78,8 +79,51 @@ class TestADuckLake:
 
         assert not other.folder.exists()
 
+    def test_begins_a_table_again_that_was_dropped(
+        self, ducklake: OurLake, connection: Connection
+    ) -> None:
+        ended(connection, 2)
+        ducklake.export()
+        db = duckdb_with("ducklake", "postgres_scanner")
+        db.execute(
+            f"ATTACH 'ducklake:postgres:{ducklake.url}' AS lake (METADATA_SCHEMA 'pgqueue_lake')"
+        )
+        db.execute("DROP TABLE lake.history")
+        db.close()
+        ended(connection)
+
+        ducklake.export()
+
+        assert ducklake.values("history", "id") == all_ids(connection)
+
+
+@pytest.mark.parametrize(("first", "second"), [(InDelta, InIceberg), (InIceberg, InDelta)])
+def test_a_folder_with_an_export_of_another_format_is_refused(
+    url: str, connection: Connection, tmp_path: Path, first: type[OurLake], second: type[OurLake]
+) -> None:
+    ended(connection)
+    first(url, tmp_path).export()
+
+    with pytest.raises(InvalidOption, match=f"has an export of the format {first.name}: export"):
+        second(url, tmp_path).export()
+
+    first(url, tmp_path).export()
+
 
 class TestAnIcebergLake:
+    def test_is_refused_where_the_catalog_of_its_tables_is_gone(
+        self, url: str, connection: Connection, tmp_path: Path
+    ) -> None:
+        lake = InIceberg(url, tmp_path / "lake")
+        ended(connection)
+        lake.export()
+        (lake.folder / "catalog.db").rename(tmp_path / "kept.db")
+
+        with pytest.raises(CatalogUnreachable, match="the folder has tables of another catalog"):
+            lake.export()
+
+        lake.export(catalog=f"sqlite:///{tmp_path}/kept.db")
+
     def test_is_refused_in_another_folder_than_its_catalog_has(
         self, url: str, tmp_path: Path
     ) -> None:

@@ -10,14 +10,24 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.sql import SQL
+from psycopg.sql import SQL, Identifier
 
 from pgqueue.arrow import copying, holding
 from pgqueue.arrow.options import read_options
 from pgqueue.arrow.planning import Part, Stretch, divided, plan
-from pgqueue.arrow.reading import batches
-from pgqueue.arrow.tables import FIRST_TIME, HISTORY, LAST_TIME, TABLES, Column, Type
-from pgqueue.engine import flows
+from pgqueue.arrow.reading import batches, prepare, query
+from pgqueue.arrow.tables import (
+    DEPENDENCY,
+    FIRST_TIME,
+    HISTORY,
+    LAST_TIME,
+    STEP,
+    TABLES,
+    Column,
+    Type,
+)
+from pgqueue.engine import flows, steps
+from pgqueue.engine.steps import StoredStep
 from pgqueue.spark import SnapshotGone, SparkError, TableChanged
 from tests.eventually import eventually
 from tests.factories import Connection, bury, ended, enqueue, one, register, run, schedule
@@ -224,6 +234,31 @@ class TestATable:
         assert letter["id"] == dead[0]
         assert letter["error_class"] == "Oops"
         assert letter["died_at"] <= datetime.now(UTC)
+
+    @pytest.mark.parametrize("table", ["steps", "dependencies"])
+    def test_that_join_others_come_in_the_order_of_their_blocks(
+        self, table: str, url: str, connection: Connection
+    ) -> None:
+        claims = [run(connection, key=key)[0] for key in "abc"]
+        for each in (claims[2], claims[0], claims[1]):
+            steps.store(connection, each, StoredStep("charge", 1, "step", result="7"))
+        for flow_id in (3, 1, 2):
+            flows.begin(connection, flow_id, "import")
+            flows.depend(connection, flow_id, [(4, flow_id)])
+        options = read_options({"url": url, "table": table})
+        relation = {"steps": STEP, "dependencies": DEPENDENCY}[table]
+        rows = SQL("(SELECT r.ctid, r.* FROM {} r)").format(Identifier(relation))
+
+        with connection.transaction():
+            prepare(connection, options)
+            # Statistics may have the planner prefer any kind of a join.
+            connection.execute("SET LOCAL enable_nestloop = off")
+            connection.execute("SET LOCAL enable_hashjoin = off")
+            found = connection.execute(query(options, relation, rows)).fetchall()
+
+        places = [place for place, *_ in found]
+        assert places == sorted(places)
+        assert len(places) == 3
 
     def test_of_attempts_has_each_attempt_of_each_message(
         self, read: Read, connection: Connection

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas
+import pyarrow
 import pytest
 from django.core.management import call_command
 
 from pgqueue import redaction
+from pgqueue.arrow.redacting import redacted
+from pgqueue.arrow.tables import TABLES as TABLES_READ
 from pgqueue.models import Event, History, Message
 from pgqueue.redaction import MASK, Redaction
 from pgqueue.spark import InvalidOption
@@ -22,6 +25,7 @@ from tests.spark.conftest import Read, wait_for_horizon
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+IBAN = "DE0012345678"
 TABLES = ("messages", "history", "deadletters", "attempts", "events")
 
 
@@ -86,6 +90,44 @@ def test_fields_may_be_given_as_a_list(read: Read, ids: dict[str, int]) -> None:
 
     payload = json.loads(row["payload"])
     assert (payload["name"], payload["password"]) == (MASK, TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("attempts", "message_id, error_message, traceback"),
+        ("deadletters", "id, error_message"),
+        ("deadletters", "id, errors"),
+    ],
+)
+def test_an_error_that_quotes_an_argument_is_redacted_whichever_columns_are_read(
+    read: Read, ids: dict[str, int], table: str, columns: str
+) -> None:
+    dead = Message.objects.filter(state="dead").exclude(errors=[]).order_by("id")[0]
+    dead.payload = {"args": [], "kwargs": {"iban": IBAN}}
+    for each in ("message", "traceback"):
+        dead.errors[-1][each] = f"{IBAN} is refused"
+    dead.save(update_fields=["payload", "errors"])
+
+    plain = read(table, columns=columns)
+    hidden = read(table, columns=columns, redact='["iban"]')
+
+    assert hidden.column_names == plain.column_names == columns.split(", ")
+    assert IBAN in str(plain.to_pylist())
+    assert IBAN not in str(hidden.to_pylist())
+
+
+def test_a_capital_i_of_turkish_is_an_i_also_for_arrow() -> None:
+    payload = ['{"CREDİT_CARD": "4242"}', '{"pIn": 1}', '{"points": 2}']
+    batch = pyarrow.RecordBatch.from_pydict({"payload": payload})
+
+    shown = redacted(batch, Redaction(), [TABLES_READ["messages"].column("payload")])
+
+    assert shown["payload"].to_pylist() == [
+        f'{{"CREDİT_CARD": "{MASK}"}}',
+        f'{{"pIn": "{MASK}"}}',
+        payload[2],
+    ]
 
 
 def test_nothing_is_redacted_of_fields_that_are_none(read: Read, ids: dict[str, int]) -> None:

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+KEPT_BY_USERS = {
+    "spark.sql.shuffle.partitions": "7",
+    "spark.sql.session.timeZone": "Europe/Berlin",
+}
+
+
 @pytest.fixture
 def _everything(connection: Connection) -> None:
     bury(connection)
@@ -41,8 +47,20 @@ class TestATable:
         for name, table in TABLES.items():
             frame = load(name)
 
-            assert dict(frame.dtypes) == {each.name: each.type.value for each in table.columns}
+            assert dict(frame.dtypes) == {
+                each.name: each.type.value.removesuffix("_ltz") for each in table.columns
+            }
             assert len(frame.collect()) > 0
+
+    def test_is_read_in_a_session_whose_timestamps_have_no_zone(
+        self, spark: SparkSession, load: Load
+    ) -> None:
+        spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+        try:
+            for name in TABLES:
+                assert len(load(name).collect()) > 0
+        finally:
+            spark.conf.unset("spark.sql.timestampType")
 
     def test_gives_what_postgresql_has(self, load: Load, connection: Connection) -> None:
         columns = "id, channel, key, task, payload, priority, attempt, ordered, created_at"
@@ -165,3 +183,17 @@ def test_a_session_is_on_this_machine_in_utc_and_may_be_changed(spark: SparkSess
     assert again.conf.get("spark.sql.session.timeZone") == "UTC"
     assert again.conf.get("spark.driver.bindAddress") == "127.0.0.1"
     again.conf.set("spark.sql.shuffle.partitions", "4")
+
+
+def test_a_session_that_exists_keeps_what_its_user_has_set(spark: SparkSession) -> None:
+    before = {name: spark.conf.get(name) for name in KEPT_BY_USERS}
+    try:
+        for name, value in KEPT_BY_USERS.items():
+            spark.conf.set(name, value)
+
+        again = session()
+
+        assert {name: again.conf.get(name) for name in KEPT_BY_USERS} == KEPT_BY_USERS
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, str(value))

@@ -95,6 +95,12 @@ def test_without_a_task_that_is_known_the_names_of_fields_hold() -> None:
         assert json.loads(shown["payload"] or "") == seen
 
 
+def test_a_name_with_a_capital_i_of_turkish_is_found_however_it_is_written() -> None:
+    shown = Redactor(("ŞİFRE",)).redact('{"ŞİFRE": 1, "şifre": 2, "yeni_şifre": 3, "fre": 4}')
+
+    assert [*json.loads(shown).values()] == [MASK, MASK, MASK, 4]
+
+
 def test_the_names_of_the_settings_hold_as_soon_as_they_are_changed() -> None:
     assert payload(sign_in, "Ada", TOKEN)["args"] == ["Ada", MASK]
 
@@ -239,12 +245,13 @@ class TestAFailure:
                 "PIN",
                 "\u2013",
                 "\u212a",
+                "PİN",
                 "{",
                 "1",
             ]
         )
     ).map("".join),
-    st.sampled_from([FIELDS, ("Schlüssel", "api–key"), ()]),
+    st.sampled_from([FIELDS, ("Schlüssel", "api–key", "ŞİFRE"), ()]),
 )
 def test_what_may_be_redacted_is_what_mentions_a_field(text: str, fields: tuple[str, ...]) -> None:
     redactor = Redactor(fields)

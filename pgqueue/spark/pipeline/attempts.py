@@ -59,10 +59,10 @@ def attempts(runs: DataFrame) -> DataFrame:
             *[F.col(f"each.{name}") for name in _TIMES],
             F.lit(False).alias("is_only"),
             F.lit(False).alias("is_last"),
-            nothing.cast("timestamp").alias("arrived_at"),
+            nothing.cast("timestamp_ltz").alias("arrived_at"),
             nothing.cast("double").alias("wait_s"),
             *[F.col(f"each.{name}") for name in _BY],
-            nothing.cast("timestamp").alias("claimed_at"),
+            nothing.cast("timestamp_ltz").alias("claimed_at"),
             F.lit(False).alias("is_exact"),
         )
     )

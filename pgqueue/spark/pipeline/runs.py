@@ -73,7 +73,7 @@ def runs(history: DataFrame, deadletters: DataFrame) -> DataFrame:
     dead = (
         deadletters.withColumn("outcome", F.lit("dead"))
         .withColumnRenamed("died_at", "ended_at")
-        .withColumn("flow_ended_at", F.lit(None).cast("timestamp"))
+        .withColumn("flow_ended_at", F.lit(None).cast("timestamp_ltz"))
         .withColumn("steps", F.lit(None).cast("string"))
         .select(*columns)
     )
@@ -89,7 +89,7 @@ def waiting(messages: DataFrame) -> DataFrame:
     live = messages.where(F.col("state").isin("ready", "running"))
     # A ready message still has the start of its last attempt: leave it out.
     started = F.when(F.col("state") == "running", F.col("started_at"))
-    nothing = F.lit(None).cast("timestamp")
+    nothing = F.lit(None).cast("timestamp_ltz")
     return _derived(
         live.withColumn("started_at", started)
         .withColumn("outcome", F.lit(LIVE))
@@ -133,7 +133,7 @@ def _error(error: Column) -> Column:
     return F.struct(
         error.attempt.alias("attempt"),
         error.worker.alias("worker_id"),
-        error.at.try_cast("timestamp").alias("at"),
+        error.at.try_cast("timestamp_ltz").alias("at"),
         error["class"].alias("error_class"),
         place_of(error.traceback).alias("place"),
         pattern_of(message).alias("pattern"),

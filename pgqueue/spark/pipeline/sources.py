@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
 
 from pgqueue.arrow.tables import TABLES
 from pgqueue.spark.errors import NoExport
@@ -106,7 +107,7 @@ def _read(spark: SparkSession, path: str, names: Sequence[str], table: str) -> D
         return found
     schema = found.schema
     for column in missing:
-        schema = schema.add(column.name, column.type.value)
+        schema = schema.add(column.name, DataType.fromDDL(column.type.value))
     return spark.read.schema(schema).parquet(path)
 
 

@@ -47,7 +47,7 @@ def waited(runs: DataFrame) -> DataFrame:
         "task", F.explode(F.from_json("steps", _STEPS)).alias("each")
     )
     began, ended = (
-        F.col(f"each.{name}").try_cast("timestamp") for name in ("started_at", "finished_at")
+        F.col(f"each.{name}").try_cast("timestamp_ltz") for name in ("started_at", "finished_at")
     )
     return (
         each.where(F.col("each.kind").isin(*KINDS))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from pgqueue import BatchCall, TaskContext, task
+from pgqueue import BatchCall, DurableContext, TaskContext, task
 
 seen: list[Any] = []
 """What tasks were called with, in this process."""
@@ -46,6 +46,12 @@ def plain(texts: list[str]) -> None:
 @task(batch=10, dedupe_key="batch", on_conflict="collect")
 def together(calls: list[BatchCall[list[int]]]) -> None:
     seen.append([call.args for call in calls])
+
+
+@task(durable=True, dedupe_key="ids", on_conflict="collect")
+def index_in_steps(run: DurableContext, ids: list[int]) -> None:
+    run.sleep(3600)
+    seen.append(ids)
 
 
 @task

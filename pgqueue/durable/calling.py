@@ -167,8 +167,11 @@ def results(run: StepRun, step: StoredStep) -> str | None:
         UnreadablePayload: a result is not kept any more.
         InvalidResult: together they are too large to be kept with the step.
     """
-    ids: list[int] = json.loads(step.result or "{}")["ids"]
-    if steps.go_on(connections[run.database], ids):
+    stored = json.loads(step.result or "{}")
+    ids: list[int] = stored["ids"]
+    connection = connections[run.database]
+    if steps.go_on(connection, ids):
+        steps.watch(connection, run.claim, stored["flow"], min(ids))
         return None
     returned = flow_results.results(run.database, set(ids), since=run.claim.created_at)
     if any(each.is_encrypted for each in returned.values()) and not run.task.encrypted:

@@ -116,9 +116,10 @@ def _joined(connection: Any, channel: str, dedupe_key: str, join: Join, payload:
         found = cursor.fetchone()
         if found is None:
             return None
-        id, task, stored, is_held = found
-        # A held message waits for its own commit, which the items of others must not.
-        joined = None if is_held else join(task, stored, payload)
+        id, task, stored, is_closed = found
+        # A held message waits for its own commit, which the items of others must not. And a durable
+        # run that has begun keeps its arguments.
+        joined = None if is_closed else join(task, stored, payload)
         if joined is None:
             cursor.execute(SQL["give_up_key"], {"id": id})
         return joined

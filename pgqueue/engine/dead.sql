@@ -1,6 +1,7 @@
 -- name: replay
 -- Counters begin at zero again, except `attempt`: it is part of the fence and is never reset. A dead letter that only
--- passed on the failure of a parent comes back with that parent, and waits for it again.
+-- passed on the failure of a parent comes back with that parent, and waits for it again. A durable run that died of a
+-- member of its gather() stays dead: it has stored the failure.
 WITH RECURSIVE wanted (id) AS (
     SELECT unnest(%(ids)s::bigint[])
     UNION
@@ -8,7 +9,8 @@ WITH RECURSIVE wanted (id) AS (
     FROM wanted JOIN pgqueue_dependency d ON d.parent_id = wanted.id
     CROSS JOIN LATERAL (
         SELECT m.id FROM pgqueue_message m
-        WHERE m.id = d.child_id AND m.state || '' = 'dead' AND m.errors -> -1 ? 'parent' LIMIT 1) child
+        WHERE m.id = d.child_id AND m.flow_id = d.flow_id AND m.state || '' = 'dead' AND m.errors -> -1 ? 'parent'
+        LIMIT 1) child
 ), chosen AS MATERIALIZED (
     SELECT id, flow_id, errors -> -1 ? 'parent' AS follows
     FROM pgqueue_message

@@ -205,7 +205,10 @@ def keep(connection: Cursors, flow_id: int) -> bool:
     while True:
         with connection.cursor() as cursor:
             cursor.execute(SQL["keep"], given)
-            is_kept = cursor.fetchone() is not None
+            kept = cursor.fetchone()
+            is_kept = kept is not None
+            if kept:
+                cursor.execute(SQL["ring_kept"], {"id": kept[0]})
             cursor.execute(SQL["goes_on"], given)
             row = cursor.fetchone()
         goes_on, is_awaited = row or (False, False)

@@ -56,6 +56,12 @@ ORDER BY m.id DESC
 LIMIT 1
 FOR SHARE OF m
 
+-- name: ring_kept
+-- The router passes by a message that is locked. If it waits, its parent may end meanwhile: the bell is there when the lock
+-- is gone.
+INSERT INTO pgqueue_bell (channel, ended)
+SELECT '', ARRAY[watched_id] FROM pgqueue_blocked WHERE message_id = %(id)s
+
 -- name: goes_on
 -- Return whether `keep` can lock a message of the flow, and whether the flow's handler, if any, still waits.
 SELECT EXISTS (
@@ -302,7 +308,10 @@ UPDATE pgqueue_flow SET ended_at = statement_timestamp() WHERE id = ANY (ARRAY(S
 SELECT id FROM pgqueue_flow f
 WHERE ended_at <
 -- include: retained_at
-      - %(keep)s::interval AND id <> ALL (%(aside)s::bigint[])
+      - greatest(%(keep)s::interval, (
+            SELECT max(greatest(retention, retention_succeeded, retention_cancelled, retention_discarded, retention_expired))
+            FROM pgqueue_channel))
+  AND id <> ALL (%(aside)s::bigint[])
   AND (SELECT count(*) FROM (
            SELECT FROM pgqueue_dependency d JOIN pgqueue_message latch ON latch.id = d.child_id
            WHERE d.parent_id = f.handler_id LIMIT 1) waits) = 0

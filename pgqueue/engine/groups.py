@@ -318,10 +318,15 @@ def park(connection: Cursors, parked: Parked) -> int:
         return id
 
 
-def reset(connection: Cursors, name: str, position: int) -> bool:
-    """Move a group to a position, where its readers go on; return whether the group exists."""
+def reset(connection: Cursors, name: str, position: int, *, partition: int | None = None) -> bool:
+    """Move a group to a position, where its readers go on; return whether the group exists.
+
+    Args:
+        partition: the one that is moved; None: all of them.
+    """
+    given = {"name": name, "position": position, "partition": partition}
     with connection.cursor() as cursor:
-        cursor.execute(SQL["reset"], {"name": name, "position": position})
+        cursor.execute(SQL["reset"], given)
         return bool(cursor.rowcount)
 
 

@@ -150,7 +150,7 @@ SELECT id, pgqueue_notice_v1(channel, id, 'ended', 'dead') FROM parked
 UPDATE pgqueue_cursor
 SET position = %(position)s, reader_id = NULL, lease_until = NULL, failures = 0, error = '', retry_at = NULL,
     is_stopped = false, updated_at = statement_timestamp(), suspect = NULL, lost = 0, begun_at = NULL
-WHERE "group" = %(name)s
+WHERE "group" = %(name)s AND (%(partition)s::int IS NULL OR partition = %(partition)s)
 
 -- name: timeline
 -- The name of a file of the WAL begins with eight digits of its timeline.

@@ -140,6 +140,9 @@ WITH chosen AS MATERIALIZED (
         governed =
 -- include: governed_anew
         ,
+        expires_at =
+-- include: expires_if_not_begun
+        ,
         lease_until = NULL
     WHERE m.id = ANY (ARRAY(SELECT id FROM chosen))
     RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, m.cancel_requested_at IS NOT NULL AS is_asked

@@ -58,7 +58,9 @@ ORDER BY name COLLATE "C"
 ON CONFLICT (name) DO UPDATE
 SET task = excluded.task, cron = excluded.cron, every = excluded.every, timezone = excluded.timezone,
     args = excluded.args, kwargs = excluded.kwargs, missed = excluded.missed, overlap = excluded.overlap,
+    -- A tick that is due has its message, also where the new code has other times.
     next_at = CASE WHEN (s.cron, s.every, s.timezone) IS NOT DISTINCT FROM (excluded.cron, excluded.every, excluded.timezone)
+                     OR s.next_at BETWEEN statement_timestamp() - interval '1 minute' AND statement_timestamp()
                    THEN s.next_at END,
     superseded = CASE WHEN s.definition = excluded.definition THEN s.superseded
                       ELSE (ARRAY[s.definition] || array_remove(s.superseded, excluded.definition))[1:20] END,

@@ -12,7 +12,7 @@ SELECT DISTINCT ON (message, fence, holder) *
 -- out of the lookup: with it, the planner may take the partial index of running messages and read all
 -- of them for each row.
 mine AS MATERIALIZED (
-    SELECT locked.id, locked.cancel_requested_at
+    SELECT locked.id, locked.cancel_requested_at, e.fence AS locked_fence
     FROM ended e CROSS JOIN LATERAL (
         SELECT m.id, m.state, m.cancel_requested_at
         FROM pgqueue_message m
@@ -139,7 +139,8 @@ WITH ended AS MATERIALIZED (
            CASE WHEN r.state IN ('waiting', 'retrying')
                 THEN coalesce(ended.until, statement_timestamp() + ended.delay) END,
            statement_timestamp(), CASE WHEN r.state = 'done' THEN statement_timestamp() END
-    FROM ended JOIN mine ON mine.id = message CROSS JOIN LATERAL jsonb_to_recordset(ended.steps::jsonb)
+    FROM ended JOIN mine ON mine.id = message AND mine.locked_fence = ended.fence
+    CROSS JOIN LATERAL jsonb_to_recordset(ended.steps::jsonb)
         AS r (name text, number integer, kind text, function text, state text, signals text[], result jsonb, error jsonb, tries integer)
     WHERE mine.cancel_requested_at IS NULL
     ON CONFLICT (message_id, name) DO UPDATE

@@ -105,10 +105,14 @@ SELECT pgqueue_tell_waiters_v1(id)
 FROM became
 WHERE word NOT IN ('ready', 'scheduled') AND id IN (SELECT message_id FROM pgqueue_waiter)
 UNION ALL
-(SELECT pgqueue_close_breaker_v1(b.channel, b.key, b.probe_id)
- FROM became JOIN pgqueue_breaker b ON b.probe_id = became.id
- WHERE became.word = 'succeeded'
- ORDER BY b.channel, b.key)
+SELECT pgqueue_close_breaker_v1(b.channel, b.key, b.probe_id)
+FROM (
+    -- A transaction of the user's may have locked a breaker for minutes. Then it stays open, and the next probe closes it.
+    SELECT b.channel, b.key, b.probe_id
+    FROM pgqueue_breaker b
+    WHERE b.probe_id = ANY (ARRAY(SELECT id FROM became WHERE word = 'succeeded'))
+    ORDER BY b.channel, b.key
+    FOR UPDATE SKIP LOCKED) b
 
 -- name: cancelled_as_asked
 -- End the messages with a request to cancel, for any result of their runs but success: the verb for successful runs

@@ -303,6 +303,18 @@ def store_done(connection: Connection, done: Sequence[DoneStep]) -> set[tuple[in
     return set(connection.execute(SQL["store_done"], given).fetchall())
 
 
+def watch(connection: Cursors, claim: Claim, flow_id: int, watched_id: int) -> None:
+    """Have a run wait for the messages of a call again, of which one was replayed.
+
+    Args:
+        flow_id: the flow of the call.
+        watched_id: the first of its messages.
+    """
+    with connection.cursor() as cursor:
+        given = {**_fence(claim), "flow_id": flow_id, "watched_id": watched_id}
+        cursor.execute(SQL["watch"], given)
+
+
 def note_unvisited(connection: Cursors, claim: Claim, names: Collection[str]) -> None:
     """Note of each step that is marked as unvisited that it was called, and of others that not."""
     with connection.cursor() as cursor:

@@ -136,6 +136,14 @@ LIMIT %(limit)s
 SELECT count(*) > 0 FROM (
     SELECT FROM pgqueue_message WHERE id = ANY (%(ids)s::bigint[]) AND state || '' <> 'dead' LIMIT 1) live
 
+-- name: watch
+-- The message waits for others again: the router removed the row of its wait when they had ended or died, and one of them
+-- was replayed since.
+INSERT INTO pgqueue_blocked (message_id, flow_id, watched_id, on_failure)
+SELECT %(id)s, %(flow_id)s, %(watched_id)s, 'run'
+WHERE pgqueue_lock_run_v1(%(id)s, %(attempt)s, %(worker_id)s)
+ON CONFLICT (message_id) DO NOTHING
+
 -- name: note_unvisited
 UPDATE pgqueue_step SET unvisited = NOT unvisited
 WHERE message_id = %(id)s AND name = ANY (%(names)s::text[])

@@ -10,7 +10,7 @@ WITH wanted AS MATERIALIZED (
 ), chosen AS MATERIALIZED (
     SELECT m.id
     FROM wanted CROSS JOIN LATERAL (
-        SELECT m.id, m.state, m.errors, m.attempt FROM pgqueue_message m WHERE m.id = wanted.id LIMIT 1
+        SELECT m.id, m.state, m.errors, m.attempt, m.metadata FROM pgqueue_message m WHERE m.id = wanted.id LIMIT 1
         FOR NO KEY UPDATE SKIP LOCKED) m
     WHERE
 -- include: waits
@@ -27,14 +27,18 @@ WITH wanted AS MATERIALIZED (
 SELECT channel, key, governed, (SELECT count(*) FROM told) FROM changed
 
 -- name: waits
--- A condition on "… m": the message has suspended. After a failed run it waits for its backoff, and then finds the signal.
-m.state = 'held' OR m.state = 'scheduled' AND (m.errors -> -1 ->> 'attempt') IS DISTINCT FROM m.attempt::text
+-- A condition on "… m": the message has suspended. After a failed run it waits for its backoff, and then finds the signal;
+-- so it does after a worker has handed it back that does not know its task or its arguments.
+m.state = 'held'
+OR m.state = 'scheduled' AND (m.errors -> -1 ->> 'attempt') IS DISTINCT FROM m.attempt::text
+   AND m.metadata #> '{handed_back,times}' IS NULL
 
 -- name: has_come
--- A condition on "… rung (id)": the message waits for a signal that is here.
+-- A condition on "… rung (id)": the message waits for a signal that is here. A step that the code no longer has does not
+-- count: no run would take its signal, and the message would be woken again and again.
 (SELECT count(*) FROM (
      SELECT FROM pgqueue_step s
-     WHERE s.message_id = rung.id AND s.state = 'waiting'
+     WHERE s.message_id = rung.id AND s.state = 'waiting' AND NOT s.unvisited
        AND (SELECT count(*) FROM (
                 SELECT FROM pgqueue_signal g
                 WHERE g.message_id = rung.id AND g.name = ANY (s.signals) AND g.taken_by IS NULL
@@ -45,7 +49,7 @@ m.state = 'held' OR m.state = 'scheduled' AND (m.errors -> -1 ->> 'attempt') IS 
 -- Messages that were locked when their bell was taken.
 SELECT m.channel, m.id
 FROM (SELECT DISTINCT message_id FROM pgqueue_signal WHERE taken_by IS NULL) rung (id)
-CROSS JOIN LATERAL (SELECT id, channel, state, errors, attempt FROM pgqueue_message WHERE id = rung.id LIMIT 1) m
+CROSS JOIN LATERAL (SELECT id, channel, state, errors, attempt, metadata FROM pgqueue_message WHERE id = rung.id LIMIT 1) m
 WHERE (
 -- include: waits
 ) AND

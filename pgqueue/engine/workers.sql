@@ -59,7 +59,7 @@ SELECT count(*) FROM (
 -- include: has_governed
      LIMIT %(limit)s)
     UNION ALL
-    (SELECT FROM pgqueue_bell WHERE ended IS NOT NULL LIMIT 1)
+    (SELECT FROM pgqueue_bell WHERE ended IS NOT NULL OR woken IS NOT NULL LIMIT 1)
     LIMIT %(limit)s) found
 
 -- name: retire
@@ -156,8 +156,9 @@ SELECT EXISTS (
       AND
 -- include: has_governed
 ) OR EXISTS (
-    -- The end of a message may release its children, once a worker routes its bell.
-    SELECT FROM pgqueue_bell WHERE ended IS NOT NULL AND id <> ALL (%(aside_bells)s::bigint[])
+    -- The end of a message may release its children, and a signal may wake a durable run, once a worker routes its bell.
+    SELECT FROM pgqueue_bell
+    WHERE (ended IS NOT NULL OR woken IS NOT NULL) AND id <> ALL (%(aside_bells)s::bigint[])
 ) OR EXISTS (
     SELECT FROM pgqueue_message m
     WHERE state = 'scheduled' AND failures + lost > 0

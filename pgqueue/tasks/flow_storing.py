@@ -126,7 +126,7 @@ class StoredDraft(Draft):
         storing.tell_stored(self._members)
 
     def _check_stored(self, parents: Sequence[Sequence[int]]) -> None:
-        """Check that each parent and each named message is stored as a new message.
+        """Check that each parent, each named message and `on_end` is stored as a new message.
 
         A message that replaced an older one must not wait, either.
 
@@ -153,6 +153,21 @@ class StoredDraft(Draft):
                     f"The channel {member.task.queue_name!r} dropped {member.task.name}, which "
                     "others of the flow wait for."
                 )
+
+        if self._handler is not None:
+            self._check_handler(self._handler)
+
+    def _check_handler(self, handler: Member[Any]) -> None:
+        if handler.came_of == "existing":
+            raise DuplicateMessage(
+                f"Message {handler.id} has the dedupe key of this {handler.task.name} already: it "
+                f"does not wait for {self}, so it can't be its on_end."
+            )
+        if handler.came_of == "dropped":
+            raise ChannelFull(
+                f"The channel {handler.task.queue_name!r} dropped {handler.task.name}, the on_end "
+                f"of {self}."
+            )
 
     def extend(self, connection: Cursors, flow_id: int, message_id: int) -> None:
         """Store the messages as part of a flow that is stored already.

@@ -68,9 +68,9 @@ BESIDE_A_LOCK = timedelta(milliseconds=50)
 BESIDE_OTHERS = timedelta(seconds=10)
 """The time until the next attempt for endings that a trigger or a constraint refuses."""
 PATIENCE = "100ms"
-"""The time for which failures wait for a circuit breaker that another transaction has locked."""
+"""The time for which endings wait for a breaker, or a channel, of another transaction."""
 MOST_LOCKED = 3
-"""The lanes whose failures wait so long in one tick."""
+"""The lanes whose endings wait so long in one tick."""
 FAILED = (Retried, Died)
 FOREVER = timedelta(hours=1)
 # Endings with these errors are not storable: a retry would end the same way.
@@ -152,7 +152,7 @@ class Settler(Service):
         left = [each for each in taken if each[0] in self._unwritten]
         if self._refused:
             left = [each for each in left if each[0] not in self._refused]
-        for batch in sorted(by_kind(left), key=have_failed):
+        for batch in sorted(by_kind(left), key=may_wait):
             locked += self._write_each(batch)
         self._keep_apart(locked)
         for _ in taken:
@@ -196,7 +196,7 @@ class Settler(Service):
     def _write(self, batch: Sequence[Ended]) -> list[Ended]:
         """Write endings of one kind; return the ones that another transaction has locked."""
         connection = self._session.connection
-        if have_failed(batch):
+        if may_wait(batch):
             with connection.transaction():
                 wait_at_most(connection, PATIENCE)
                 settled = write(connection, batch)
@@ -267,10 +267,10 @@ class Settler(Service):
             return [each for part in parts for each in part]
 
     def _write_by_lanes(self, batch: Sequence[Ended]) -> list[Ended]:
-        """Write failures lane by lane; return those whose breaker another transaction has locked.
+        """Write endings lane by lane; return those that another transaction keeps waiting.
 
-        A failure that is settled in a long transaction of the user's must not keep all endings of
-        this worker waiting.
+        A long transaction of the user's, which settles a failure or changes a channel, must not
+        keep all endings of this worker waiting.
         """
         lanes: defaultdict[tuple[str, str], list[Ended]] = defaultdict(list)
         for each in batch:
@@ -362,6 +362,14 @@ def by_kind(ended: Iterable[Ended]) -> Collection[list[Ended]]:
 def have_failed(batch: Sequence[Ended]) -> bool:
     """Return whether endings of one kind are failures: circuit breakers count them."""
     return isinstance(batch[0][1], FAILED)
+
+
+def may_wait(batch: Sequence[Ended]) -> bool:
+    """Return whether writing endings of one kind may wait for a transaction of the user's.
+
+    Failures may wait for a circuit breaker, and an ending that pauses a channel for its row.
+    """
+    return have_failed(batch) or any(getattr(ending, "pauses", "") for _, ending in batch)
 
 
 def write(connection: Connection, ended: Sequence[Ended]) -> set[int]:

@@ -301,6 +301,60 @@ class TestAGather:
         assert returned(result) == [1, 4]
         assert attempts(result) == 2
 
+    def test_waits_again_for_a_call_that_was_replayed_before_its_results_were_read(self) -> None:
+        answers: list[Any] = [Oops, 7]
+        others, own = Operated("others"), Operated("default")
+
+        def pay() -> Any:
+            answer = answers.pop(0)
+            if answer is Oops:
+                raise Oops
+            return answer
+
+        task = declared(pay, max_attempts=1, channel="others")
+
+        @durable
+        def works(run: DurableContext) -> list[int]:
+            return run.gather([run.call(task)])
+
+        result = works.enqueue()
+        others.pause()
+        assert run(result) == "held"
+        own.pause()
+        others.resume()
+        assert run(result) == "ready"  # the call is dead
+        others.pause()
+        others.replay()
+        own.resume()
+        assert run(result) == "held"
+        others.resume()
+
+        assert returned(result) == [7]
+
+    def test_that_has_stored_a_failure_stays_dead_where_the_call_is_replayed(self) -> None:
+        answers: list[Any] = [Oops, 7]
+
+        def pay() -> Any:
+            answer = answers.pop(0)
+            if answer is Oops:
+                raise Oops
+            return answer
+
+        task = declared(pay, max_attempts=1, channel="others")
+
+        @durable(max_attempts=1)
+        def works(run: DurableContext) -> list[int]:
+            calls.append("top")
+            return run.gather([run.call(task)])
+
+        result = works.enqueue()
+        assert run(result) == "dead"
+        runs = calls.count("top")
+        Operated("others").replay()
+
+        assert run(result) == "dead"
+        assert (calls.count("top"), answers) == (runs, [])
+
     def test_may_follow_a_gather(self) -> None:
         task = declare_square()
 

@@ -189,7 +189,7 @@ class TestAnExpiry:
 
         assert returned(result) == "late"
 
-    @pytest.mark.parametrize("end", ["failed", "deferred", "lost", "dead"])
+    @pytest.mark.parametrize("end", ["failed", "deferred", "lost", "released", "dead"])
     def test_does_not_end_a_run_that_has_done_a_step(self, end: str) -> None:
         @durable(ttl=60, max_attempts=1 if end == "dead" else 2, backoff=[30])
         def works(run: DurableContext) -> str:
@@ -204,6 +204,9 @@ class TestAnExpiry:
                 with closing(connect("default", name="test")) as other:
                     other.execute("UPDATE pgqueue_message SET lease_until = now()")
                     assert lease.rescue(other, max_lost=9) != []
+            if end == "released":
+                Operated("default").pause()
+                assert len(Message.objects.filter(state="running").release().done) == 1
             raise Oops
 
         result = works.enqueue()

@@ -85,6 +85,45 @@ class TestASignal:
         assert run(result) == "held"
         assert attempts(result) == 1
 
+    def test_of_a_wait_that_the_code_no_longer_has_wakes_the_run_once(self) -> None:
+        names = ["approved"]
+
+        @durable
+        def works(run: DurableContext) -> Any:
+            return run.wait_for(names[0])
+
+        result = works.enqueue()
+        run(result)
+        names[0] = "approval"
+        result.signal("approved")
+
+        assert run(result) == "held"
+        assert attempts(result) == 2
+        with borrow("default") as connection:
+            assert waking.ring_missed(connection) == 0
+        result.signal("approval", 1)
+        assert returned(result) == 1
+
+    def test_does_not_end_the_pause_of_a_run_that_was_handed_back(self) -> None:
+        @durable
+        def works(run: DurableContext) -> Any:
+            return run.wait_for("approved")
+
+        result = works.enqueue()
+        run(result)
+        Message.objects.update(
+            state="scheduled",
+            run_at=timezone.now() + DAY,
+            metadata={"handed_back": {"times": 1}},
+        )
+        result.signal("approved", 1)
+        run_all()
+
+        result.refresh()
+        assert result.status == "scheduled"
+        advance(DAY)
+        assert returned(result) == 1
+
     def test_reaches_the_message_of_its_id_or_its_dedupe_key(self) -> None:
         @durable(dedupe_key=lambda order: f"order:{order}")
         def works(run: DurableContext, order: int) -> Any:

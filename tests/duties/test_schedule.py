@@ -903,6 +903,17 @@ class TestDeclaring:
         assert (kept.args, kept.next_at) == ([2], LONG_AGO)
         assert (changed.cron, changed.next_at, changed.paused) == ("0 4 * * *", None, True)
 
+    @pytest.mark.parametrize(("ago", "is_kept"), [(5, True), (-5, False), (90, False)])
+    def test_another_time_keeps_a_tick_that_is_due(
+        self, connection: Connection, ago: int, is_kept: bool
+    ) -> None:
+        engine.declare(connection, [OLD])
+        Schedule.objects.update(next_at=datetime.now(UTC) - ago * SECOND)
+
+        engine.declare(connection, [NEW])
+
+        assert (Schedule.objects.get().next_at is not None) == is_kept
+
     def test_leaves_alone_what_an_operator_added_under_that_name(
         self, connection: Connection
     ) -> None:

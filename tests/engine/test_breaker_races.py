@@ -132,6 +132,22 @@ class TestTwoSessions:
         assert take(connection) == []
 
     @SCOPES
+    def test_a_success_does_not_wait_for_a_breaker_that_a_transaction_has_locked(
+        self, connection: Connection, other: Connection, scope: str
+    ) -> None:
+        half_open(connection, scope)
+        (probe,) = take(connection)
+        connection.execute("SET lock_timeout = '1s'")
+
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_breaker FOR UPDATE")
+            assert settle.complete(connection, [done(probe)]) == {probe.id}
+
+        (second,) = take(connection)
+        settle.complete(connection, [done(second)])
+        assert not Breaker.objects.exists()
+
+    @SCOPES
     def test_a_claim_does_not_wait_for_a_failure_that_is_not_committed(
         self, connection: Connection, other: Connection, scope: str
     ) -> None:

@@ -427,6 +427,21 @@ class TestAddingFromOutside:
 
         assert graph.ready() == "end"
 
+    def test_lets_a_message_go_that_it_had_locked_when_its_last_parent_ended(
+        self, connection: Connection, other: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": "", "b": "a"})
+        [last] = claims_of(graph, "a")
+        with other.transaction():
+            assert flows.keep(other, graph.flow_id)  # locks b
+            succeed(connection, [last])
+            graph.route()
+            assert graph.states()["b"] == State.HELD
+
+        graph.route()
+
+        assert graph.ready() == "b"
+
     def test_comes_too_late_after_the_end_that_it_has_waited_for(
         self, connection: Connection, other: Connection, step: Callable[..., Step]
     ) -> None:

@@ -467,6 +467,16 @@ class TestItsEnd:
         assert not Flow.objects.exists()
         assert not FailedMember.objects.exists()
 
+    def test_lets_it_be_forgotten_no_earlier_than_the_messages_of_any_channel(
+        self, connection: Connection
+    ) -> None:
+        graph = Graph(connection, {"a": ""})
+        graph.run("a")
+        flows.end(connection)
+        Channel("audit").configure(retention=timedelta(days=365))
+
+        assert flows.forget(connection, keep=timedelta(seconds=-1)) == 0
+
     def test_lets_it_be_forgotten_only_when_no_flow_waits_for_it(
         self, connection: Connection
     ) -> None:

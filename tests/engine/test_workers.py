@@ -119,6 +119,16 @@ class TestAWorker:
         assert Worker.objects.get().id == alive
 
 
+def test_a_signal_whose_bell_is_not_routed_is_unfinished_and_waits(connection: Connection) -> None:
+    connection.execute("INSERT INTO pgqueue_bell (channel, woken) VALUES ('default', '{7}')")
+
+    rung = unfinished(connection), waiting(connection)
+    route.route(connection, after=0)
+
+    assert rung == (True, 1)
+    assert (unfinished(connection), waiting(connection)) == (False, 0)
+
+
 def test_what_ended_and_may_let_others_go_is_unfinished_and_waits(connection: Connection) -> None:
     Graph(connection, {"a": "", "b": "a"})
     succeed(connection, claim(connection))

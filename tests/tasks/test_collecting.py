@@ -15,7 +15,7 @@ from pgqueue import batch, flow, send
 from pgqueue.exceptions import DuplicateMessage, InvalidArguments, InvalidMessage, InvalidTask
 from pgqueue.models import Message
 from pgqueue.tasks import collecting
-from pgqueue.testing import run_all
+from pgqueue.testing import advance, run_all
 from tests import collecting_jobs as jobs
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -283,6 +283,21 @@ def test_a_message_of_a_flow_is_no_waiting_message() -> None:
 
     assert again.came_of == "stored"
     assert items() == [[[1]], [[2]]]
+
+
+def test_a_durable_run_that_has_begun_keeps_its_arguments(seen: list[Any]) -> None:
+    first = jobs.index_in_steps.using(on_conflict="return").enqueue([1])
+    run_all()
+    first.refresh()
+    assert first.status == "scheduled"
+
+    second = jobs.index_in_steps.enqueue([2])
+
+    assert second.came_of == "stored"
+    run_all()
+    advance(3601)
+    run_all()
+    assert sorted(seen) == [[1], [2]]
 
 
 def test_a_held_message_is_not_collected_into_others() -> None:

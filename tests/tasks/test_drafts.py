@@ -336,6 +336,18 @@ class TestADuplicate:
 
         assert jobs.ran == [f.id]
 
+    @pytest.mark.parametrize("state", ["scheduled", "running"])
+    def test_is_not_the_handler_of_a_flow(self, state: str) -> None:
+        once = jobs.note.using(dedupe_key="once", run_after=3600)
+        before = once.enqueue("other")
+        Message.objects.update(state=state)
+
+        refused = pytest.raises(DuplicateMessage, match=f"{before.id} .*can't be its on_end")
+        with refused, flow("handled", on_end=once) as f:
+            f.enqueue(jobs.number, 2)
+
+        assert Message.objects.count() == 1
+
 
 class TestAFullChannel:
     @pytest.fixture(autouse=True)
@@ -359,6 +371,17 @@ class TestAFullChannel:
         assert [each.message_id for each in Blocked.objects.all()] == [int(ends[0].id)]
         with pytest.raises(TaskResultDoesNotExist, match="not stored"):
             ends[1].refresh()
+
+    def test_can_not_drop_the_handler(self) -> None:
+        Channel("narrow").configure(on_full="drop")
+        narrow = jobs.note.using(channel="narrow")
+        narrow.enqueue("other")
+
+        refused = pytest.raises(ChannelFull, match="dropped .*note, the on_end of")
+        with refused, flow("handled", on_end=narrow) as f:
+            f.enqueue(jobs.number, 2)
+
+        assert Message.objects.count() == 1
 
     def test_can_not_drop_what_others_wait_for(self) -> None:
         Channel("narrow").configure(on_full="drop")

@@ -13,7 +13,7 @@ from pgqueue.engine.groups import Parked
 from pgqueue.events.consumers import Consumer, find_consumer
 from pgqueue.events.reading import read_stretch
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import EventsRemoved, InvalidGroup
+from pgqueue.exceptions import EventsRemoved, InvalidGroup, PGQueueError
 from pgqueue.options.filters import Filter
 from pgqueue.tasks import TaskContext, task
 
@@ -91,11 +91,17 @@ def parked(consumer: Consumer, event: RecordedEvent, error: BaseException, failu
     is_read = bool(event.topic)
     tasks = (handle, handle_atomically) if is_read else (handle_unread, handle_unread_atomically)
     replayed = tasks[consumer.atomic]
+    try:
+        payload = replayed.codec.encode((consumer.name, event if is_read else event.position), {})
+    except (PGQueueError, ValueError, RecursionError):
+        # It is too large for a message, for example: the replay reads it from the log.
+        replayed = (handle_unread, handle_unread_atomically)[consumer.atomic]
+        payload = replayed.codec.encode((consumer.name, event.position), {})
     return Parked(
         channel=f"group:{consumer.name}",
         key=event.key,
         task=replayed.name,
-        payload=replayed.codec.encode((consumer.name, event if is_read else event.position), {}),
+        payload=payload,
         errors=json.dumps([described]),
         failures=failures,
     )

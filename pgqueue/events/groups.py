@@ -53,14 +53,17 @@ def states(*, database: str | None = None) -> list[GroupState]:
         return engine.states(django)
 
 
-def reset(name: str, to: Start, *, database: str | None = None) -> int:
+def reset(
+    name: str, to: Start, *, partition: int | None = None, database: str | None = None
+) -> int:
     """Move a group forwards or back; return the position from which its readers continue.
 
     Args:
         to: "now", the "beginning", a position, or a time.
+        partition: move only this one; None: all partitions.
 
     Raises:
-        InvalidGroup: the group or the position does not exist.
+        InvalidGroup: the group, the partition or the position does not exist.
     """
     try:
         as_start(to)
@@ -69,8 +72,9 @@ def reset(name: str, to: Start, *, database: str | None = None) -> int:
     _check_name(name)
     with _connected(database) as django:
         position = resolve(django, to)
-        if not engine.reset(django, name, position):
-            raise InvalidGroup(f"There is no group {shown(name)}.")
+        if not engine.reset(django, name, position, partition=partition):
+            of = "" if partition is None else f" with a partition {shown(partition)}"
+            raise InvalidGroup(f"There is no group {shown(name)}{of}.")
         return position
 
 

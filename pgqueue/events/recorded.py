@@ -93,7 +93,7 @@ class RecordedEvent:
         The id is unique even if the database was restored to an earlier time, and another event has
         this position. So a system that detects duplicates should use this id.
         """
-        return f"{self.position}-{marker_of(self.created_at)}"
+        return f"{self.position}-{marker_of(aware(self.created_at))}"
 
     def __getattr__(self, name: str) -> Any:
         own = vars(self)

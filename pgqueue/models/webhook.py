@@ -172,9 +172,11 @@ class Webhook(Subscription):
     def _begin_anew(self, using: str) -> set[str]:
         """Let it skip the events until now, and forget its failures; return the changed fields."""
         anew = {"paused": False, "error": "", "failures": 0, "failing_since": None}
-        for name, value in {**anew, "position": head(connections[using])}.items():
+        # It may still follow the log, where no dispatch has run since it was disabled.
+        anew |= {"follows": False, "position": head(connections[using])}
+        for name, value in anew.items():
             setattr(self, name, value)
-        return {*anew, "position"}
+        return {*anew}
 
     def _check_is_enabled(self, using: str) -> None:
         """Do nothing: `enabled` itself tells whether it may be resumed."""

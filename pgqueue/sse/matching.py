@@ -15,6 +15,7 @@ from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidSubscription
 from pgqueue.options.filters import Filter, as_regex
 from pgqueue.streams import wire
+from pgqueue.values.instants import aware
 
 PAGE = 500
 """The maximum of events in one read."""
@@ -111,4 +112,5 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def recorded(ours: str, event: RecordedEvent) -> bytes:
     """Return a formatted event, with a mark of the database's identity."""
-    return wire.recorded(event, mark=identity.mark(ours, identity.marker_of(event.created_at)))
+    marker = identity.marker_of(aware(event.created_at))
+    return wire.recorded(event, mark=identity.mark(ours, marker))

@@ -14,7 +14,7 @@ from pgqueue import signals
 from pgqueue.database.connections import Session
 from pgqueue.engine import identity, log
 from pgqueue.engine.culprits import may_be_own
-from pgqueue.events.reading import ConditionFailed, check_bounds, in_condition, read_stretch
+from pgqueue.events.reading import check_bounds, in_condition, read_stretch
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
 from pgqueue.options.filters import Filter
@@ -93,7 +93,8 @@ class CatchingUp(Service):
             try:
                 if request not in known:
                     known[request] = self._missed(client, upto)
-            except (psycopg.Error, ConditionFailed) as error:
+            except Exception as error:
+                # The error of one client, whatever it is, must not keep all others waiting.
                 if isinstance(error, psycopg.Error) and not may_be_own(error):
                     raise
                 signals.send(signals.service_failed, type(self), service=self.name, error=error)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from datetime import UTC
+from datetime import UTC, time
 from functools import partial
 from json import JSONEncoder
 from typing import Any, NamedTuple
 
 from django.core.serializers.json import DjangoJSONEncoder
 
+from pgqueue.codec import encoding
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidWebhook
 from pgqueue.options import serializers
@@ -104,6 +105,10 @@ class _Encoder(DjangoJSONEncoder):
             return b64encode(o).decode()
         if isinstance(o, set | frozenset):
             return list(o)
+        if isinstance(o, time):
+            return o.isoformat()
+        if own := encoding.own_forms.get(type(o)):
+            return own.write(o)
         return super().default(o)
 
 

@@ -34,6 +34,8 @@ LOOK_AGAIN, LOOK_AGAIN_AT_MOST = 60.0, 3600.0
 """Seconds until a delivery checks whether its webhook is still paused; doubled each time."""
 LONGEST_WAIT = timedelta(days=1)
 """The longest wait that an endpoint may request."""
+CLOCKS = timedelta(seconds=5)
+"""How far the clocks of a primary and its standby may be apart."""
 REDACTED_FROM = 6
 """The length from which a header's value is redacted in a stored response."""
 
@@ -65,7 +67,8 @@ def _deliver(
     context: TaskContext, events: Sequence[RecordedEvent], *, is_batch: bool
 ) -> dict[str, Any]:
     target = targets.find_target(context.database, context.claim.key)
-    if target is None:
+    if target is None or context.claim.created_at < target.created_at - CLOCKS:
+        # Another one may have its name now.
         raise Discard("The webhook was deleted.")
     is_test = TEST in context.metadata
     if not is_test:

@@ -130,9 +130,10 @@ def enable(name: str, *, database: str | None = None) -> None:
         with transaction.atomic(using=alias):
             if not rows.update(enabled=True, failures=0, failing_since=None):
                 return
-            # A subscription that still follows the log ignores this position: it missed nothing.
+            # It may still follow the log, where no dispatch has run since it was disabled.
             own = Subscription.objects.using(alias).filter(pk=name)
-            own.update(paused=False, error="", position=Greatest(F("position"), Value(head)))
+            position = Greatest(F("position"), Value(head))
+            own.update(paused=False, error="", follows=False, position=position)
     targets.forget(alias, name)
 
 

@@ -46,6 +46,7 @@ class WebhookTarget:
     timeout: timedelta
     backoff: Backoff
     failing_since: datetime | None
+    created_at: datetime
     noted_at: float = float("-inf")
     """The time of the last failure that this process noted, by the monotonic clock."""
     lock: Lock = field(default_factory=Lock, repr=False)
@@ -114,6 +115,7 @@ def _target(alias: str, webhook: Webhook) -> WebhookTarget:
         timeout=webhook.timeout or options.timeout,
         backoff=options.backoff if webhook.backoff is None else load_backoff(webhook.backoff),
         failing_since=webhook.failing_since,
+        created_at=aware(webhook.created_at),
     )
 
 

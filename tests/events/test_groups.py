@@ -685,6 +685,17 @@ class TestReset:
             assert cursor().position == position
             assert cursor().reader_id is None
 
+    def test_of_one_partition_leaves_the_others(self) -> None:
+        publish_many([("a", n) for n in range(5)])
+        groups.make("g", partitions=3, start="now")
+
+        groups.reset("g", 2, partition=1)
+
+        rows = Cursor.objects.order_by("partition").values_list("position", flat=True)
+        assert list(rows) == [5, 2, 5]
+        with pytest.raises(InvalidGroup, match="no group 'g' with a partition 3"):
+            groups.reset("g", 2, partition=3)
+
     def test_moves_to_a_time(self, connection: Connection) -> None:
         publish_many([("a", n) for n in range(5)])
         read()

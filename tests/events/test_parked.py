@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from django.core.management import call_command
 
 from pgqueue import Channel, consumer, publish
+from pgqueue.database.connections import borrow
 from pgqueue.events import consumers
 from pgqueue.events.consumers import Consumer
 from pgqueue.events.consuming import GroupReader
@@ -38,6 +39,24 @@ def handle(billing: Consumer) -> None:
     reader = GroupReader(billing)
     reader.tick()
     reader.finish()
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_an_event_that_fits_into_no_message_has_a_dead_letter_with_its_position(
+    atomic: bool,
+) -> None:
+    def fails(event: Any) -> None:
+        raise ValueError("no such order")
+
+    with borrow("default") as connection:
+        connection.execute("SELECT pgqueue_publish('order.paid', '{\"n\": 1e5000}')")
+    publish("order.paid", 2)
+    handle(declare(fails, atomic=atomic))
+
+    large, small = Message.objects.order_by("id")
+    assert (large.state, large.payload["args"]) == ("dead", ["billing", 1])
+    assert small.payload["args"][1]["payload"] == 2
+    assert Cursor.objects.get().position == 2
 
 
 @pytest.mark.parametrize("atomic", [False, True])

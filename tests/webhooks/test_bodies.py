@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -13,9 +14,11 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from pgqueue import InvalidWebhook, RecordedEvent
-from pgqueue.codec import raw
+from pgqueue.codec import encoding, raw, register
 from pgqueue.options import serializers
+from pgqueue.sse.matching import recorded
 from pgqueue.webhooks import bodies, serializer
+from tests.class_jobs import Money
 
 AT = datetime(2026, 1, 1, 12, 30, 0, 5, tzinfo=timezone(timedelta(hours=2)))
 
@@ -81,6 +84,27 @@ def test_values_that_only_we_would_know_by_their_tags_are_plain_json() -> None:
         "raw": "YWI=",
         "some": [1],
     }
+
+
+def test_a_type_of_the_projects_own_and_a_time_with_a_zone_are_plain_json() -> None:
+    with patch.dict(encoding.own_forms), patch.dict(encoding._own_by_tag):
+        register(Money, encode=str, decode=Money.parse)
+        given = {"price": Money(5), "at": time(9, tzinfo=UTC)}
+
+        made = bodies.plain([event(given)], is_batch=False)
+
+    assert json.loads(made.content)["data"] == {"price": "5 ct", "at": "09:00:00+00:00"}
+
+
+def test_ids_are_the_same_in_a_project_without_time_zones(settings: Any) -> None:
+    with_zones = event().unique_id
+    settings.USE_TZ = False
+    naive = event()
+
+    assert naive.created_at.tzinfo is None
+    assert naive.unique_id == with_zones
+    assert bodies.cloudevents([naive], source="/shop", is_batch=False).content
+    assert recorded("identity", naive)
 
 
 def test_the_cloudevents_of_others_are_ours() -> None:

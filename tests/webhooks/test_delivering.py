@@ -320,6 +320,22 @@ class TestAnAnswer:
             "The webhook was deleted.",
         )
 
+    def test_what_waits_for_a_deleted_one_is_not_posted_to_the_next_one_of_its_name(
+        self, receiver: Receiver
+    ) -> None:
+        create(receiver)
+        enqueue()
+        Message.objects.update(created_at=timezone.now() - 60 * SECOND)
+
+        webhooks.delete("shop")
+        create(receiver)
+        enqueue()
+        run_all()
+
+        old, new = History.objects.order_by("id")
+        assert (old.outcome, new.outcome) == (Outcome.DISCARDED, Outcome.SUCCEEDED)
+        assert len(receiver.posts) == 1
+
     def test_nothing_that_lets_one_in_is_kept_or_logged(
         self, receiver: Receiver, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connections
 from django.utils import timezone
 
 from pgqueue import InvalidSubscription, publish, webhooks
+from pgqueue.database.connections import connect
 from pgqueue.engine import dispatch, health
 from pgqueue.engine.sequence import catch_up
 from pgqueue.models import Message, Subscription, Webhook
@@ -88,6 +91,28 @@ def test_one_that_is_enabled_by_its_row_begins_anew(fields: list[str] | None) ->
     found = row()
     assert (found.enabled, found.paused, found.error) == (True, False, "")
     assert (found.failures, found.failing_since) == (0, None)
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_one_that_was_disabled_skips_events_that_no_dispatch_has_seen_before(
+    by_row: bool,
+) -> None:
+    webhooks.create("other", URL)
+    publish_and_dispatch(1)
+    webhooks.disable("other")
+    publish("order.paid", 2)
+    with closing(connect("default", name="test")) as own:
+        catch_up(own)
+
+    if by_row:
+        own_row = Webhook.objects.get(pk="other")
+        own_row.enabled = True
+        own_row.save()
+    else:
+        webhooks.enable("other")
+    publish_and_dispatch(3)
+
+    assert posted() == [1, 3]
 
 
 def test_one_that_is_enabled_goes_on_where_it_was_when_its_row_is_saved() -> None:

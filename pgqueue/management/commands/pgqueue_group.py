@@ -49,6 +49,9 @@ class Command(QueueCommand):
         own = verbs.add_parser("reset", help="move a group forward or back")
         own.add_argument("group", type=arguments.group)
         own.add_argument("to", type=arguments.start, help=STARTS)
+        own.add_argument(
+            "--partition", type=arguments.whole(0, 1023), help="move only this one (all)"
+        )
         for verb, help in (
             ("rebuild", "begin to rebuild a group from the beginning of the log"),
             ("resume", "try the failed event again"),
@@ -145,7 +148,12 @@ def _make(options: Mapping[str, Any]) -> str:
 
 
 def _reset(options: Mapping[str, Any]) -> str:
-    position = groups.reset(options["group"], options["to"], database=options["database"])
+    position = groups.reset(
+        options["group"],
+        options["to"],
+        partition=options["partition"],
+        database=options["database"],
+    )
     if options["format"] == "json":
         return json.dumps({"name": options["group"], "position": position})
     return f"It goes on after position {position}."

@@ -39,8 +39,9 @@ Python a second one core runs. The machines differ by a factor of 2.5 (a drain o
   lanes. Failures are settled in a transaction of their own since then, and retries look whether a
   durable run has begun. The next step of a chain is claimed before any other look.
 
-`peers` and `neutral` are of 2026-11-29 and 30, on one of the slow machines. `peers` has
-two rounds. `neutral` is older than the warm-up of its runner, and than the analysis of the tables.
+`peers` is of 2026-11-30, with five rounds on a quick machine. `neutral` is of 2026-11-29, on one of
+the slow ones, and older than the warm-up of its runner, and than the analysis of the tables.
+`sustained` is one hour on 2026-11-30, beside nothing else.
 
 These were measured by turns with the last commit before batch tasks (`7e26d7d7`), in three rounds;
 its figures are in brackets. A drain had 28,380/s (26,990), governed lanes 12,960/s (13,190), a

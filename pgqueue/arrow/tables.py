@@ -25,7 +25,7 @@ class Type(Enum):
     INT = "int"
     TEXT = "string"
     BOOLEAN = "boolean"
-    # What "timestamp" means is a setting of the session.
+    # A setting of the session decides whether "timestamp" has a zone.
     TIMESTAMP = "timestamp_ltz"
     BINARY = "binary"
 

@@ -27,8 +27,8 @@ WITH wanted AS MATERIALIZED (
 SELECT channel, key, governed, (SELECT count(*) FROM told) FROM changed
 
 -- name: waits
--- A condition on "… m": the message has suspended. After a failed run it waits for its backoff, and then finds the signal;
--- so it does after a worker has handed it back that does not know its task or its arguments.
+-- A condition on "… m": the message has suspended. After a failed run it waits for its backoff, and then finds the signal.
+-- It also waits after a hand-back by a worker that does not know its task or its arguments.
 m.state = 'held'
 OR m.state = 'scheduled' AND (m.errors -> -1 ->> 'attempt') IS DISTINCT FROM m.attempt::text
    AND m.metadata #> '{handed_back,times}' IS NULL

@@ -19,6 +19,7 @@ from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 from pgqueue import signals
 from pgqueue.calls.outcomes import (
     Closed,
+    Deferred,
     Died,
     Ending,
     HandedBack,
@@ -31,7 +32,7 @@ from pgqueue.database.connections import Session, connect
 from pgqueue.engine import cancel, lease, settle
 from pgqueue.engine.values import Claim
 from pgqueue.engine.workers import WorkerInfo
-from pgqueue.models import Breaker, History, Message
+from pgqueue.models import Breaker, Channel, History, Message
 from pgqueue.states import State
 from pgqueue.worker import settler as module
 from pgqueue.worker import watchdog
@@ -464,6 +465,26 @@ class TestBesideALockedBreaker:
         write_all(settler)
 
         assert set(states().values()) == {"dead", "ready"}
+
+
+def test_an_ending_that_pauses_a_locked_channel_keeps_nothing_else_waiting(
+    settler: Settler, leases: Leases, operator: Connection, leased: Any
+) -> None:
+    pausing, good = leased(2)
+    Channel.objects.create(name="default")
+
+    with operator.transaction():
+        operator.execute("UPDATE pgqueue_channel SET on_full = on_full WHERE name = 'default'")
+        put(settler, pausing, end=Deferred(MINUTE, None, pauses="channel"))
+        put(settler, good)
+        settler.tick()
+
+        assert endings() == {good.claim.id: "succeeded"}
+        assert leases.all() == [pausing]
+    write_all(settler)
+
+    assert states() == {pausing.claim.id: "scheduled"}
+    assert Channel.objects.get().paused_until is not None
 
 
 class TestWhatWasLost:

@@ -60,7 +60,7 @@ def test_the_examples_run(
     ]
     assert "order.paid|     7|" in said
     assert Message.objects.filter(task="shop.jobs.send_receipt").count() == 2
-    exported = DeltaTable(f"{tmp_path}/lake/queue/history").to_pyarrow_table()
+    exported = DeltaTable(f"{tmp_path}/lake/tables/history").to_pyarrow_table()
     assert exported.num_rows == 3
 
 

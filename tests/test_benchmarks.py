@@ -176,11 +176,13 @@ def test_each_benchmark_reports_what_it_promises(names: list[str], messages: str
         assert FIGURES[report["benchmark"]] <= figures.keys()
         assert not ratios or ratios.keys() & {
             *("of_ceiling", "of_free", "of_one_by_one", "deep_of_shallow", "of_jdbc"),
-            *("chord_of_drain", "cluster_of_processes", "step_of_ceiling"),
+            *("chord_of_drain", "cluster_of_processes", "step_of_ceiling", "mb_last_of_half"),
         }
         assert figures.get("lost", 0) == 0
         measures = {**figures, **ratios}
-        assert {n: v for n, v in measures.items() if v <= 0 and n != "lost"} == {}
+        # Retention and vacuum do nothing in so short a time.
+        least = {"lost": 0, "removed_per_s": 0, **{n: 0 for n in measures if n.startswith("dead_")}}
+        assert {n: v for n, v in measures.items() if v < least.get(n, sys.float_info.min)} == {}
         assert {"cpu", "cores", "memory_gb", "postgresql", "python"} < machine.keys()
         measured = {f"figures.{name}" for name in figures} | {f"ratios.{name}" for name in ratios}
         assert report["spread"].keys() == measured

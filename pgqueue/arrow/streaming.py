@@ -64,8 +64,12 @@ class Offset(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it in a checkpoint."""
-        place = {"database": self.database, **self.last._asdict(), "marker": self.marker}
-        return {**place, "floor": self.floor}
+        return {
+            "database": self.database,
+            **self.last._asdict(),
+            "marker": self.marker,
+            "floor": self.floor,
+        }
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Offset:
@@ -89,9 +93,9 @@ def first(options: StreamOptions) -> Offset:
         OtherCluster: history was restored from another cluster.
     """
     with connect(options.url, name="stream") as connection:
-        database = _checked(connection, None, options)
+        _, floor = _server(connection)
+        database = identity.of(connection)
         last = _start(connection, options.start)
-        [(_, floor, _)] = connection.execute(SQL_TEXTS["server"]).fetchall()
         return Offset(database, last, identity.of_history(connection, last), floor)
 
 
@@ -231,20 +235,11 @@ def check(url: str, offset: Offset) -> None:
         _checked(connection, offset, options)
 
 
-def _checked(
-    connection: psycopg.Connection[Any],
-    offset: Offset | None,
-    options: StreamOptions,
-    *,
-    read_up_to: Range | None = None,
-) -> str:
-    """Check that the offset's database still has all rows after the offset.
+def _server(connection: psycopg.Connection[Any]) -> tuple[int, int]:
+    """Return the next transaction number, and the last one of which retention has removed rows.
 
-    Args:
-        read_up_to: a later range, whose last row must be unchanged, too.
-
-    Returns:
-        The identity of the database.
+    Raises:
+        OtherCluster: history was restored from another cluster.
     """
     row = connection.execute(SQL_TEXTS["server"]).fetchone()
     following, floor, is_restored = row or (0, 0, False)
@@ -254,9 +249,23 @@ def _checked(
             "History was restored from another cluster: its rows have transaction numbers that "
             f"this one has not reached. Give them one of this cluster's: {renumber}"
         )
+    return following, floor
+
+
+def _checked(
+    connection: psycopg.Connection[Any],
+    offset: Offset,
+    options: StreamOptions,
+    *,
+    read_up_to: Range | None = None,
+) -> None:
+    """Check that the offset's database still has all rows after the offset.
+
+    Args:
+        read_up_to: a later range, whose last row must be unchanged, too.
+    """
+    following, floor = _server(connection)
     database = identity.of(connection)
-    if offset is None:
-        return database
     if offset.database != database:
         raise OtherCluster(_OTHER.format(theirs=offset.database, ours=database))
     _check_reached(connection, offset.last, offset.marker, following, floor)
@@ -269,7 +278,6 @@ def _checked(
             f"up to {offset.last.txid}. Rows between them may be missing: begin with a new "
             "checkpoint, or set failOnDataLoss to false to go on with the remaining rows."
         )
-    return database
 
 
 def _check_reached(

@@ -143,31 +143,14 @@ class StoredDraft(Draft):
         named = {member.number for member in self._names.values()}
         for number in sorted(named.union(self._awaited, *parents)):
             member = self._at(number)
-            if member.came_of in ("existing", *enqueueing.REPLACED):
-                raise DuplicateMessage(
-                    f"Message {member.id} has the dedupe key of this {member.task.name} already: "
-                    "no message of the flow can wait for it, and it can have no name in the flow."
-                )
-            if member.came_of == "dropped":
-                raise ChannelFull(
-                    f"The channel {member.task.queue_name!r} dropped {member.task.name}, which "
-                    "others of the flow wait for."
-                )
-
+            _check_is_new(
+                member,
+                "no message of the flow can wait for it, and it can have no name in the flow",
+                "which others of the flow wait for",
+            )
         if self._handler is not None:
-            self._check_handler(self._handler)
-
-    def _check_handler(self, handler: Member[Any]) -> None:
-        if handler.came_of == "existing":
-            raise DuplicateMessage(
-                f"Message {handler.id} has the dedupe key of this {handler.task.name} already: it "
-                f"does not wait for {self}, so it can't be its on_end."
-            )
-        if handler.came_of == "dropped":
-            raise ChannelFull(
-                f"The channel {handler.task.queue_name!r} dropped {handler.task.name}, the on_end "
-                f"of {self}."
-            )
+            why = f"it does not wait for {self}, so it can't be its on_end"
+            _check_is_new(self._handler, why, f"the on_end of {self}")
 
     def extend(self, connection: Cursors, flow_id: int, message_id: int) -> None:
         """Store the messages as part of a flow that is stored already.
@@ -290,3 +273,20 @@ class StoredDraft(Draft):
                     f"{channel!r} and the key {key!r}: neither could ever run. Give one of them "
                     "another key."
                 )
+
+
+def _check_is_new(member: Member[Any], why: str, role: str) -> None:
+    """Check that a member is stored as a new message.
+
+    Args:
+        why: why another message can't take its place, for the error.
+        role: what the member is, for the error.
+    """
+    if member.came_of in ("existing", *enqueueing.REPLACED):
+        raise DuplicateMessage(
+            f"Message {member.id} has the dedupe key of this {member.task.name} already: {why}."
+        )
+    if member.came_of == "dropped":
+        raise ChannelFull(
+            f"The channel {member.task.queue_name!r} dropped {member.task.name}, {role}."
+        )

@@ -6,7 +6,7 @@ One worker runs 2 000 messages a second. Retention removes a message after a six
     removed_per_s          messages a second that retention removed, in the last half of the time
     depth                  the most messages that waited at one moment, of those that history has
     p99_ms                 from the enqueue to the start, of the same
-    wal_bytes              for each message, with all that the server wrote meanwhile
+    wal_bytes              bytes for each message, also of all else in the server
     mb                     messages and history with their indexes, at the end
     dead_…                 rows by table, at the end
     mb_last_of_half        mb at the end ÷ at half of the time

@@ -50,6 +50,18 @@ def declare_square(**options: Any) -> Any:
     return declared(square, **{"max_attempts": 1, **options})
 
 
+def declare_pay(answers: list[Any]) -> Any:
+    """Declare a task of another channel, which fails or returns a number at each run."""
+
+    def pay() -> Any:
+        answer = answers.pop(0)
+        if answer is Oops:
+            raise Oops
+        return answer
+
+    return declared(pay, max_attempts=1, channel="others")
+
+
 class TestAGather:
     def test_returns_results_in_their_order(self) -> None:
         task = declare_square()
@@ -302,16 +314,8 @@ class TestAGather:
         assert attempts(result) == 2
 
     def test_waits_again_for_a_call_that_was_replayed_before_its_results_were_read(self) -> None:
-        answers: list[Any] = [Oops, 7]
+        task = declare_pay([Oops, 7])
         others, own = Operated("others"), Operated("default")
-
-        def pay() -> Any:
-            answer = answers.pop(0)
-            if answer is Oops:
-                raise Oops
-            return answer
-
-        task = declared(pay, max_attempts=1, channel="others")
 
         @durable
         def works(run: DurableContext) -> list[int]:
@@ -333,14 +337,7 @@ class TestAGather:
 
     def test_that_has_stored_a_failure_stays_dead_where_the_call_is_replayed(self) -> None:
         answers: list[Any] = [Oops, 7]
-
-        def pay() -> Any:
-            answer = answers.pop(0)
-            if answer is Oops:
-                raise Oops
-            return answer
-
-        task = declared(pay, max_attempts=1, channel="others")
+        task = declare_pay(answers)
 
         @durable(max_attempts=1)
         def works(run: DurableContext) -> list[int]:

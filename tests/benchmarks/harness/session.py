@@ -29,7 +29,7 @@ def settle_down(connection: Connection | None = None) -> None:
     """Have the server do now what it would otherwise do while a queue is measured.
 
     Args:
-        connection: a connection to the queue, in autocommit; None: that of `session`.
+        connection: a connection to the queue, in autocommit; None: `session()`.
     """
     connection = connection or session()
     connection.execute(

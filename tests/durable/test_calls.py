@@ -7,11 +7,12 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from pgqueue import Channel as Operated
 from pgqueue import ChannelFull, ParentFailed, flow, get_flow
-from pgqueue.database.connections import borrow
+from pgqueue.database.connections import borrow, connect
 from pgqueue.durable import DurableContext, waiting
 from pgqueue.durable.records import Records
 from pgqueue.engine import flows
@@ -273,6 +274,27 @@ class TestAGather:
         run_all()
 
         assert Message.objects.exists() is not cancels
+
+    def test_cancels_its_calls_also_in_a_full_channel_in_which_others_store(self) -> None:
+        task = declare_square(run_after=3600)
+
+        @durable
+        def works(run: DurableContext) -> None:
+            run.gather([run.call(task, 1)], cancels=True)
+
+        result = works.enqueue()
+        run(result)
+        limit(scope="channel", max_size=2)
+        with connect("default", name="producer") as producer, producer.transaction():
+            producer.execute("SELECT pgqueue_room_v1('default', NULL)")
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '2s'")
+                result.cancel()
+                cursor.execute("RESET lock_timeout")
+
+        run_all()
+
+        assert not Message.objects.exists()
 
     def test_may_follow_a_gather_whose_run_was_lost_before_it_had_waited(self) -> None:
         task = declare_square()

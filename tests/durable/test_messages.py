@@ -165,6 +165,41 @@ class TestADedupeKey:
         assert works.enqueue().id != result.id
         assert not Dedupe.objects.exists()
 
+    def test_of_a_run_that_has_done_a_step_is_kept_with_its_arguments(self) -> None:
+        @durable(dedupe_key="d")
+        def works(run: DurableContext, value: int) -> int:
+            run.step(double, value)
+            run.sleep(60)
+            return value
+
+        first = works.enqueue(1)
+        run(first)
+
+        again = works.using(on_conflict="replace").enqueue(2)
+
+        assert (again.came_of, again.id) == ("existing", first.id)
+        advance(61)
+        run(first)
+        assert (returned(first), calls) == (1, [("double", 1)])
+
+    def test_of_a_run_that_waits_for_its_first_step_has_the_arguments_of_the_last_call(
+        self,
+    ) -> None:
+        @durable(dedupe_key="d", max_attempts=3, backoff=[60])
+        def works(run: DurableContext, value: int) -> int:
+            if value == 1:
+                raise Oops
+            return value
+
+        first = works.enqueue(1)
+        run(first)
+
+        again = works.using(on_conflict="replace").enqueue(2)
+
+        assert (again.came_of, again.id) == ("replaced", first.id)
+        run(first)
+        assert returned(first) == 2
+
 
 class TestAnExpiry:
     def test_ends_a_run_that_has_not_begun(self) -> None:

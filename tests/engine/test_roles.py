@@ -414,13 +414,19 @@ class TestAProducer:
         with pytest.raises(MessageEnded):
             signal(-1, "approved", database="producer")
         with connections["producer"].cursor() as cursor:
-            cursor.execute("SELECT pgqueue_signal_v1(%s, 'approved')", [int(result.id)])
+            cursor.execute(
+                "SELECT pgqueue_signal_v1(%s, 'approved', sender => 1)", [int(result.id)]
+            )
+            cursor.execute(
+                "SELECT pgqueue_produce_signal_v1(%s, 'approved', NULL, NULL, 1)", [int(result.id)]
+            )
 
         refused("producer", "SELECT * FROM pgqueue_signal")
         refused("producer", "INSERT INTO pgqueue_signal (message_id, name) VALUES (1, 'a')")
         refused("producer", "SELECT pgqueue_signal_v1(1, '@event:paid')")
         refused("reader", "SELECT pgqueue_signal_v1(1, 'approved')")
-        assert StoredSignal.objects.count() == 2
+        assert set(StoredSignal.objects.values_list("sender_id", flat=True)) == {None}
+        assert StoredSignal.objects.count() == 3
 
     def test_is_told_of_duplicates_and_no_more(self, connection: Connection, prefix: str) -> None:
         add = jobs.add.using(database="producer", dedupe_key="once", dedupe_for=60)

@@ -22,7 +22,13 @@ from tests.unmigrated import empty_database, migrate
 # A database is copied, which nobody may use meanwhile.
 pytestmark = [pytest.mark.slow, pytest.mark.new_sessions]
 
-NEWEST = ("0015_tenant_metrics", "0016_more_weights", "0017_breakers", "0018_truncation")
+NEWEST = (
+    "0015_tenant_metrics",
+    "0016_more_weights",
+    "0017_breakers",
+    "0018_truncation",
+    "0019_begun_runs",
+)
 BEFORE = "0014_jit"
 SCHEMA = """
 SELECT 'column', format('%s.%s %s %s %s %s', table_name, column_name, data_type, is_nullable,

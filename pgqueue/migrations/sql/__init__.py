@@ -1,8 +1,9 @@
 """Statements that models have no words for, in files that never change once they are released.
 
 A function that changes gets a new number (`_v2`) in a new migration: old workers still call the old
-one. In plpgsql a row is passed as one parameter. `new.id` in RETURNING is PostgreSQL 18's new row,
-whatever a parameter is called, and a name in `ON CONFLICT (…)` may be a variable.
+one. Only a mended fault, which old workers need as well, replaces a function in place. In plpgsql a
+row is passed as one parameter. `new.id` in RETURNING is PostgreSQL 18's new row, whatever a
+parameter is called, and a name in `ON CONFLICT (…)` may be a variable.
 
 A new column needs a CHECK: a time within `readable.EARLIEST` and `LATEST`, a counter with room to
 grow, a name of bounded length. Otherwise one row stops each statement that reads it.
@@ -20,7 +21,7 @@ class RunSQLFile(RunSQL):
     """Run `<name>.up.sql`; reverse with `<name>.down.sql`.
 
     A file that only alters tables which its own migration makes needs no down file: its changes go
-    with the tables.
+    with the tables. Nor does one that mends functions: the code before goes on with them.
 
     The statements that Django defers to the end of a migration follow the file. Otherwise Django
     would record the migration in another transaction. If `migrate` were killed between the two, it

@@ -5,7 +5,6 @@ from pgqueue.engine.values import Connection
 
 EVERY = timedelta(hours=1)
 SILENT_FOR = timedelta(days=1)
-SOON = timedelta(seconds=1)
 
 
 class Forget:
@@ -26,6 +25,7 @@ class Forget:
             "staged": 0,
             "run_logs": 0,
             "append_locks": 0,
+            "stretches": 0,
         }
         self._walked = 0
 
@@ -44,7 +44,8 @@ class Forget:
             "staged": staged.forget(connection),
             "run_logs": run_lines,
             "append_locks": publish.forget_locks(connection, unused_for=SILENT_FOR),
+            "stretches": int(upto is not None),
         }
-        if upto is not None:
-            return SOON
-        return SOON if self.did["staged"] == staged.FORGOTTEN else EVERY
+        # At once: only this object knows how far it has walked.
+        is_left = upto is not None or self.did["staged"] == staged.FORGOTTEN
+        return timedelta() if is_left else EVERY

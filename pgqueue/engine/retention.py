@@ -47,15 +47,18 @@ def given(retention: Retention) -> Mapping[str, Any]:
     return {"outcomes": list(retention), "keeps": list(retention.values())}
 
 
-def advance(connection: Connection) -> timedelta:
-    """Move the time by which retention removes, by a day at most; return how far it is behind.
+def advance(connection: Connection) -> tuple[timedelta, timedelta]:
+    """Move the time by which retention removes, by a day at most.
 
     After a clock has jumped ahead by forty days, retention would drop forty days of history at
-    once. By these steps, operators have forty hours to set the clock right. If it is called more
-    often than once an hour, it does nothing.
+    once. By these steps, operators have forty hours to set the clock right. A caller that
+    comes more often than once an hour moves it by less: by a day an hour.
+
+    Returns:
+        How far it was behind the clock, and how far it is.
     """
-    row = connection.execute(SQL["advance"]).fetchone()
-    return timedelta(seconds=row[0]) if row and row[0] else timedelta()
+    before, after = connection.execute(SQL["advance"]).fetchone() or (None, None)
+    return timedelta(seconds=before or 0), timedelta(seconds=after or 0)
 
 
 def windows(connection: Connection, retention: Retention) -> list[RetentionWindow]:

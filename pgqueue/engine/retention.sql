@@ -1,7 +1,10 @@
 -- name: advance
--- The time moves by a day at most, unless history or the log has rows of each passed day: then the clock has shown
--- these days. After the server's clock was set back, the time goes back, too.
-WITH RECURSIVE seen AS (
+-- The time moves by a day an hour at most, and by a part of that if the duty has run since. It moves at once if history or
+-- the log has rows of each passed day: then the clock has shown these days. After the server's clock was set back, the
+-- time goes back, too.
+WITH RECURSIVE before AS (
+    SELECT upto FROM pgqueue_duty WHERE name = 'retention'
+), seen AS (
     SELECT upto AS at FROM pgqueue_duty WHERE name = 'retention'
     UNION ALL
     SELECT at + interval '1 day' FROM seen
@@ -10,10 +13,15 @@ WITH RECURSIVE seen AS (
            OR EXISTS (SELECT FROM pgqueue_event WHERE created_at >= at AND created_at < at + interval '1 day'))
 )
 UPDATE pgqueue_duty
-SET upto = least(statement_timestamp(), greatest(upto + interval '1 day', (SELECT max(at) FROM seen)))
+SET upto = least(
+    statement_timestamp(),
+    greatest(
+        upto + CASE WHEN ran_at <= statement_timestamp() THEN least(interval '1 day', 24 * (statement_timestamp() - ran_at))
+                    ELSE interval '1 day' END,
+        (SELECT max(at) FROM seen)))
 WHERE name = 'retention'
-  AND (ran_at IS NULL OR NOT ran_at BETWEEN statement_timestamp() - interval '50 minutes' AND statement_timestamp())
-RETURNING extract(epoch FROM statement_timestamp() - upto)::float8
+RETURNING extract(epoch FROM statement_timestamp() - (SELECT upto FROM before))::float8,
+          extract(epoch FROM statement_timestamp() - upto)::float8
 
 -- name: windows
 -- Each retention that is shorter than the longest one, or than a day, since partitions are whole days. It has the

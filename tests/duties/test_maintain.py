@@ -31,6 +31,7 @@ from pgqueue.engine import (
     partitions,
     promote,
     retention,
+    run_logs,
     settle,
 )
 from pgqueue.engine.values import Position
@@ -140,6 +141,24 @@ def test_a_purge_goes_on_through_what_is_to_be_kept(
     ended(connection, 3, ago=2 * HOUR)
 
     assert did()["purge"]["removed"] == 3
+
+
+def test_log_lines_of_gone_messages_are_deleted_beyond_those_that_are_kept(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_logs, "STRETCH", 2)
+    kept = [int(jobs.add.enqueue(1, 2).id) for _ in range(3)]
+    gone = kept[-1] + 1
+    connection.execute(
+        "INSERT INTO pgqueue_run_log (message_id, attempt, lines) "
+        "SELECT id, 1, '[]' FROM unnest(%s) id",
+        [[*kept, gone]],
+    )
+
+    assert did()["forget"]["run_logs"] == 1
+    assert connection.execute("SELECT max(message_id) FROM pgqueue_run_log").fetchone() == (
+        kept[-1],
+    )
 
 
 def test_is_said_in_words(connection: Connection) -> None:

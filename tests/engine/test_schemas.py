@@ -41,10 +41,11 @@ def remove_alias(alias: str) -> None:
     del connections.databases[alias]
 
 
-def migrate(alias: str, *, back: bool = False) -> None:
+def migrate(alias: str, *to: str | None) -> None:
     # Only our own tables, and none of the signals by which Django's apps would follow.
     executor = MigrationExecutor(connections[alias])
-    executor.migrate([("pgqueue", None)] if back else executor.loader.graph.leaf_nodes("pgqueue"))
+    targets = [("pgqueue", each) for each in to]
+    executor.migrate(targets or executor.loader.graph.leaf_nodes("pgqueue"))
 
 
 def tables(connection: Connection, schema: str) -> set[str]:
@@ -166,12 +167,47 @@ def test_days_are_made_in_the_schema_of_their_history(
         connection.execute("DROP SCHEMA first CASCADE")
 
 
+def test_functions_are_mended_in_the_schema_of_their_tables(
+    connection: Connection, schemas: None
+) -> None:
+    migrate("north", "0018_truncation")
+    connection.execute("DROP SCHEMA IF EXISTS first CASCADE; CREATE SCHEMA first")
+    add_alias("first_north", "first,north")
+    try:
+        migrate("first_north")
+
+        rows = connection.execute(
+            "SELECT pronamespace::regnamespace::text, prosrc ~ 'waiting' FROM pg_proc "
+            "WHERE proname = 'pgqueue_store_once_v1' "
+            "AND pronamespace IN ('first'::regnamespace, 'north'::regnamespace)"
+        )
+        assert rows.fetchall() == [("north", True)]
+        assert one(
+            connection,
+            "SELECT count(*) FROM pg_proc p CROSS JOIN LATERAL aclexplode(p.proacl) a "
+            "WHERE pronamespace = 'north'::regnamespace AND prosecdef AND a.grantee = 0",
+        ) == (0,)
+    finally:
+        remove_alias("first_north")
+        connection.execute("DROP SCHEMA first CASCADE")
+
+
+def test_dedupe_keys_are_stored_also_with_the_tables_of_an_older_step(
+    connection: Connection, north: Connection
+) -> None:
+    migrate("north", "0008_roles")
+
+    stored = one(north, "SELECT pgqueue_enqueue('a', dedupe_key => 'b')")
+
+    assert stored == one(north, "SELECT pgqueue_enqueue('a', dedupe_key => 'b', replaces => true)")
+
+
 def test_a_migration_back_leaves_nothing(connection: Connection, north: Connection) -> None:
     enqueue(north, 2)
     settle.complete(north, [done(each) for each in take(north)])
     partitions.ensure(north, ahead=timedelta(days=20))
 
-    migrate("north", back=True)
+    migrate("north", None)
     left = tables(connection, "north")
     functions = one(
         connection, "SELECT count(*) FROM pg_proc WHERE pronamespace = 'north'::regnamespace"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from datetime import timedelta
 from multiprocessing import Pipe
+from threading import Thread
 from time import monotonic
 from typing import Any
 from unittest.mock import Mock, patch
@@ -211,6 +212,15 @@ class TestThePort:
 
             clients.close()
             eventually(lambda: answers(port, "/livez") == 200)
+
+    def test_answers_again_after_the_system_had_no_room_for_threads(self) -> None:
+        port = free_port()
+        with Port("127.0.0.1", port).serving(WorkerSnapshot):
+            with patch.object(Thread, "start", side_effect=RuntimeError("no room")):
+                for _ in range(module.MOST_CLIENTS):
+                    assert not answers(port, "/livez")
+
+            assert answers(port, "/livez") == 200
 
     def test_hangs_up_on_a_client_that_says_nothing(self) -> None:
         port = free_port()

@@ -1,5 +1,10 @@
--- Faults of functions, mended in place. Old code, which calls them too, gets the mended ones, and nothing is undone on the
--- way back.
+-- Faults of functions, mended in place: old code calls these, too, and goes on with the mended ones.
+--
+-- The functions are in the schema of the tables, which need not be first in the search_path.
+SELECT set_config('pgqueue.search_path', current_setting('search_path'), true),
+       set_config('search_path', quote_ident(n.nspname) || ', ' || current_setting('search_path'), true)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = 'pgqueue_message'::regclass;
 
 -- Store a message unless its dedupe_key is taken: by a live message, or by one that is remembered. It
 -- waits for a transaction that has stored the same key and is not committed. `DO UPDATE` locks the row
@@ -13,6 +18,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     is_new boolean;
     waiting bigint;
+    is_unlocked boolean;
 BEGIN
     IF dedupe_for IS NOT NULL THEN
         INSERT INTO pgqueue_dedupe AS d (channel, dedupe_key, message_id, expires_at)
@@ -55,8 +61,8 @@ BEGIN
                 state = excluded.state, lease_until = excluded.lease_until, debounced = true,
                 governed = m.ordered OR pgqueue_is_governed_v1(m.channel, m.key)
             WHERE m.state IN ('held', 'scheduled', 'ready') AND m.flow_id IS NULL
-              -- Of one that was stored and suspended since, the snapshot of this statement has no steps.
-              AND (m.id = waiting OR m.attempt = 0)
+              -- Of one that was suspended since, the snapshot of this statement has no steps.
+              AND m.id = waiting
             RETURNING m.id, m.id = given.id INTO id, is_new;
             IF FOUND THEN
                 came_of := CASE WHEN is_new THEN 'stored' ELSE 'replaced' END;
@@ -65,10 +71,10 @@ BEGIN
         ELSE
             INSERT INTO pgqueue_message
                 (id, channel, key, task, payload, body, metadata, options, priority, max_attempts, state,
-                 run_at, created_at, expires_at, lease_until, ordered, governed, parent_id, flow_id, dedupe_key)
+                 run_at, created_at, expires_at, lease_until, ordered, governed, parent_id, flow_id, dedupe_key, debounced)
             VALUES (given.id, given.channel, given.key, given.task, given.payload, given.body, given.metadata, given.options,
                     given.priority, given.max_attempts, given.state, given.run_at, given.created_at, given.expires_at,
-                    given.lease_until, given.ordered, given.governed, given.parent_id, given.flow_id, given.dedupe_key)
+                    given.lease_until, given.ordered, given.governed, given.parent_id, given.flow_id, given.dedupe_key, replaces)
             ON CONFLICT (channel, dedupe_key)
                 WHERE dedupe_key IS NOT NULL AND state IN ('held', 'scheduled', 'ready', 'running')
             DO NOTHING;
@@ -78,10 +84,16 @@ BEGIN
                 RETURN;
             END IF;
         END IF;
-        SELECT m.id INTO id FROM pgqueue_message m
+        SELECT m.id, replaces AND m.state <> 'running' AND m.flow_id IS NULL AND m.id IS DISTINCT FROM waiting
+        INTO id, is_unlocked
+        FROM pgqueue_message m
         WHERE m.channel = given.channel AND m.dedupe_key = given.dedupe_key
           AND m.state IN ('held', 'scheduled', 'ready', 'running');
-        IF FOUND THEN
+        IF is_unlocked THEN
+            -- It has begun to wait since: the next round locks it.
+            CONTINUE;
+        END IF;
+        IF id IS NOT NULL THEN
             came_of := 'existing';
             UPDATE pgqueue_dedupe d SET message_id = pgqueue_store_once_v1.id
             WHERE dedupe_for IS NOT NULL AND d.channel = given.channel AND d.dedupe_key = given.dedupe_key;
@@ -149,10 +161,12 @@ BEGIN
     RETURN pgqueue_signal_v1($1, $2, $3, $4, NULL);
 END $$;
 
--- A function that is replaced loses its settings, and keeps its owner and its grants.
+-- A function that is replaced loses its settings.
 DO $$
 BEGIN
     EXECUTE format('ALTER FUNCTION pgqueue_produce_signal_v1 SET search_path = %I, pg_temp',
                    (SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
                     WHERE c.oid = 'pgqueue_message'::regclass));
 END $$;
+
+SELECT set_config('search_path', current_setting('pgqueue.search_path'), true);

@@ -21,7 +21,7 @@ class RunSQLFile(RunSQL):
     """Run `<name>.up.sql`; reverse with `<name>.down.sql`.
 
     A file that only alters tables which its own migration makes needs no down file: its changes go
-    with the tables. Nor does one that mends functions: the code before goes on with them.
+    with the tables.
 
     The statements that Django defers to the end of a migration follow the file. Otherwise Django
     would record the migration in another transaction. If `migrate` were killed between the two, it

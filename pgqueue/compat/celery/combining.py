@@ -375,13 +375,14 @@ def _listed(tasks: tuple[Any, ...]) -> list[Any]:
 def _spliced(tasks: Sequence[Any]) -> Iterator[Any]:
     """Yield the steps of a chain.
 
-    An inner chain is replaced by its steps, and a group of one task by this task. Empty groups are
-    left out, unless there are no other steps.
+    An inner chain is replaced by its steps, and a group of one task by this task, also if the task
+    is in an inner group. Empty groups are left out, unless there are no other steps.
     """
     given = [step for each in tasks for step in _steps_of(each)]
     steps = [each for each in given if not _is_empty(each)] or given[:1]
     for step in steps:
-        yield step.flattened()[0] if isinstance(step, group) and len(step) == 1 else step
+        flat = step.flattened() if isinstance(step, group) else ()
+        yield flat[0] if len(flat) == 1 else step
 
 
 def _steps_of(task: Any) -> list[Any]:
@@ -396,7 +397,7 @@ def _as_header(header: Any) -> group:
 
 
 def _is_empty(task: Any) -> bool:
-    return isinstance(task, group) and not len(task)
+    return isinstance(task, group) and not task.flattened()
 
 
 def _with_option(task: Any, name: str, value: Any) -> Any:

@@ -750,6 +750,15 @@ class TestNested:
         ) == [value, value]
         assert make().apply().get() == value
 
+    def test_a_group_of_one_group_keeps_all_tasks_in_a_chain(self) -> None:
+        inner = group(add.s(1), add.s(2))
+
+        assert values(
+            chain(add.s(1, 1), group([inner]), tsum.s())(),
+            chain(add.s(1, 1), group([group([group([add.s(1)])])]), add.s(1))(),
+            chain(add.s(1, 1), group([chain()]), group([group()]), add.s(1))(),
+        ) == [7, 4, 3]
+
     def test_a_failure_before_a_group_is_that_of_what_follows(self) -> None:
         result = ran((jobs.fail.s("no") | group(add.s(1), add.s(2)) | tsum.s())())
 

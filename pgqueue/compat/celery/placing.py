@@ -17,6 +17,7 @@ from pgqueue.compat.celery.request import OURS, given_id
 from pgqueue.compat.celery.signatures import Signature, plain
 from pgqueue.conf import settings
 from pgqueue.tasks.canvas import (
+    EmptyGroup,
     Group,
     Placed,
     members,
@@ -85,10 +86,10 @@ class Placing:
         """Return our part of a message's metadata: its group, and the kind of its parent."""
         joins = isinstance(previous, list)
         own: dict[str, Any] = {} if group is None else {"group": group}
-        if previous is not None and sig.immutable:
-            own[AFTER] = GROUP if joins else ONE
         if joins and previous is self._between:
             own[AFTER] = BETWEEN  # as in Celery, it gets the error of the failed member
+        elif previous is not None and (sig.immutable or _has_messages_before(previous)):
+            own[AFTER] = GROUP if joins and _has_member(previous) else ONE
         return own
 
     def _add_errbacks(
@@ -181,6 +182,20 @@ def store(sig: Signature, *, is_called: bool = False) -> Any:
     if sig.kind == "chord":  # as in Celery, also if its body is a chain
         result.parent = _group_before(result)
     return result
+
+
+def _has_messages_before(placed: Placed) -> bool:
+    """Say whether a step has an empty group after other messages.
+
+    The next step waits for these messages, but its arguments do not show their failure.
+    """
+    if isinstance(placed, EmptyGroup):
+        return bool(placed.before)
+    return isinstance(placed, list) and any(map(_has_messages_before, placed))
+
+
+def _has_member(placed: Placed) -> bool:
+    return isinstance(placed, Member) or any(map(_has_member, placed))
 
 
 def _group_before(result: Any) -> Any:

@@ -588,6 +588,33 @@ class TestChords:
             chord([], tsum.s())(),
             (group([]) | tsum.s())(),
         ) == [0, 0]
+    @pytest.mark.parametrize("body", [jobs.note.s(), jobs.note.si()])
+    @pytest.mark.parametrize("header", [
+        list,
+        lambda: add.chunks([], 10),
+        lambda: group(add.chunks([], 10), add.chunks([], 10)),
+    ])  # fmt: skip
+    def test_the_body_of_an_empty_group_fails_with_what_is_before_it(
+        self, header: Any, body: Any
+    ) -> None:
+        result = ran(chain(jobs.fail.s("no"), chord(header(), body))())
+
+        assert SEEN == []
+        assert repr(AsyncResult(result.id).result) == "ValueError('no')"
+
+    def test_the_body_of_an_empty_group_is_revoked_with_what_is_before_it(self) -> None:
+        result = chain(add.signature((1, 1), countdown=60), chord([], jobs.note.s()))()
+        AsyncResult(Message.objects.order_by("pk").first().pk).revoke()
+        run_all()
+
+        assert SEEN == [] and AsyncResult(result.id).state == states.REVOKED
+
+    def test_a_chain_that_fails_before_its_empty_end_fails_the_body(self) -> None:
+        header = [chain(jobs.fail.si("no"), add.chunks([], 10)), add.si(1, 1)]
+        result = ran(chord(header, jobs.note.s())())
+
+        assert SEEN == []
+        assert "ValueError('no')" in repr(AsyncResult(result.id).result)
 
     def test_a_member_that_fails_fails_the_body(self) -> None:
         header = [add.s(4, 4), jobs.fail.s("something"), add.s(8, 8)]

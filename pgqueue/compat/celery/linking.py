@@ -63,9 +63,12 @@ def call(errback: Any, request: Request, error: Any, traceback: str | None) -> N
     if not _takes_all(errback):
         errback.apply_async((request.id,))
         return
-    returned = errback(request, error, traceback)
-    if inspect.isawaitable(returned):
-        async_to_sync(_awaited)(returned)
+    run_to_end(errback(request, error, traceback))
+
+
+def run_to_end(returned: Any) -> Any:
+    """Return the value that a task has returned; of an async task, run the coroutine for it."""
+    return async_to_sync(_awaited)(returned) if inspect.isawaitable(returned) else returned
 
 
 async def _awaited(returned: Any) -> Any:

@@ -353,6 +353,10 @@ async def double(number: int) -> int:
 
 
 @shared_task
+def count_lazily(number: int) -> Any:
+    return (each for each in range(number))
+
+
 async def ignore_async() -> None:
     raise Ignore("not worth it")
 

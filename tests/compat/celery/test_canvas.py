@@ -816,6 +816,15 @@ class TestMaps:
 
         assert message.channel == "mail"
 
+    @pytest.mark.parametrize("make", [
+        lambda: jobs.double.map([1, 2]),
+        lambda: jobs.double.starmap([(1,), (2,)]),
+        lambda: chain(jobs.double.chunks([(1,), (2,)], 2).group()),
+    ])  # fmt: skip
+    def test_coroutines_of_an_async_task_are_run(self, make: Any) -> None:
+        assert ran(make().delay()).get() == [2, 4]
+        assert make().apply().get() == [2, 4]
+
     def test_chunks_are_a_group_of_starmaps(self) -> None:
         made = add.chunks(zip(range(100), range(100), strict=True), 10)
 
@@ -824,6 +833,15 @@ class TestMaps:
         assert made.apply().get()[0][1] == 2
         with pytest.raises(InvalidTask, match="1 or more"):
             add.chunks([], 0)
+    @pytest.mark.parametrize("make", [
+        lambda: jobs.count_lazily.map([1]).set(ignore_result=True),
+        lambda: jobs.count_lazily.starmap([(1,)]).set(ignore_result=True),
+    ])  # fmt: skip
+    def test_a_generator_in_a_map_is_an_error(self, make: Any) -> None:
+        result = ran(make().delay())
+
+        assert "count_lazily returned a generator" in str(result.result)
+
 
     def test_what_a_task_hides_is_not_shown_by_a_map(self) -> None:
         for make in (jobs.charge.map, jobs.charge.starmap, lambda it: jobs.charge.chunks(it, 1)()):

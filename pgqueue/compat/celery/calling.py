@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
@@ -13,7 +13,8 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.request import OURS
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidTask
-from pgqueue.values.error_words import shown, suggestion
+from pgqueue.values.error_words import checked_option, shown, suggestion
+from pgqueue.values.number_checks import as_timedelta
 
 CANVAS = "chain(), group() and chord() put signatures together"
 LINKS = "it is for apply_async() and signatures: give it to the call"
@@ -120,10 +121,13 @@ def _eta(task: Any, value: Any) -> dict[str, Any]:
 
 
 def _expires(task: Any, value: Any) -> dict[str, Any]:
+    """Return both options. The earlier limit applies, so a call removes the other of its task."""
     if isinstance(value, datetime | str):
-        return {"expires_at": _moment("expires", value)}
+        return {"expires_at": _moment("expires", value), "ttl": None}
+    if checked_option(as_timedelta, "expires", value, InvalidTask) > timedelta():
+        return {"expires_at": None, "ttl": value}
     # As in Celery, a message whose time is over already ends as expired.
-    return {"ttl": value} if value > 0 else {"expires_at": datetime.now(UTC)}
+    return {"expires_at": datetime.now(UTC), "ttl": None}
 
 
 def _moment(name: str, value: Any) -> datetime:

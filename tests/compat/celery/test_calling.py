@@ -108,6 +108,23 @@ class TestTimes:
         text = at.isoformat()
         assert stored(jobs.add.apply_async((10, 10), expires=text)).expires_at == at
 
+    def test_the_expiry_of_a_call_holds_whatever_the_task_has(self, settings: Any) -> None:
+        tomorrow = timezone.now() + timedelta(days=1)
+        settings.CELERY_TASK_ANNOTATIONS = {"*.add": {"expires": tomorrow}}
+        by_seconds = stored(jobs.add.apply_async((1, 2), expires=3 * 86400))
+
+        assert stored(jobs.routed.apply_async((1,), expires=tomorrow)).expires_at == tomorrow
+        assert by_seconds.expires_at - by_seconds.created_at == timedelta(days=3)
+        assert stored(jobs.add.delay(1, 2)).expires_at == tomorrow
+
+    def test_it_expires_after_a_timedelta(self) -> None:
+        message = stored(jobs.add.apply_async((10, 10), expires=timedelta(minutes=1)))
+
+        assert message.expires_at - message.created_at == timedelta(minutes=1)
+        for wrong in ([60], True, float("nan")):
+            with pytest.raises(InvalidTask, match="^expires="):
+                jobs.add.apply_async((10, 10), expires=wrong)
+
     def test_what_has_expired_is_revoked(self) -> None:
         result = jobs.add.apply_async((10, 10), expires=-1)
         run_all()

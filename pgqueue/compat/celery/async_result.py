@@ -243,11 +243,23 @@ class AsyncResult:
 
     def as_tuple(self) -> tuple[Any, None]:
         """Return its id and its parents' ids, from which `result_from_tuple` makes a result."""
-        return (self.id, self.parent and self.parent.as_tuple()), None
+        steps, before = [], self.parent
+        while isinstance(before, AsyncResult):
+            steps.append(before)
+            before = before.parent
+        known = None if before is None else before.as_tuple()
+        for each in reversed(steps):
+            known = (each.id, known), None
+        return (self.id, known), None
 
     def as_list(self) -> list[str]:
         """Return its id and its parents' ids."""
-        return [self.id, *(self.parent.as_list() if self.parent else [])]
+        ids: list[str] = []
+        for each in (self, *self._parents()):
+            if not isinstance(each, AsyncResult):
+                return [*ids, *each.as_list()]
+            ids.append(each.id)
+        return ids
 
     def then(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise `Unsupported`, whose message names the alternative."""

@@ -147,11 +147,19 @@ class Placing:
         Args:
             around: the step before the enclosing group, which is the parent of the group only.
         """
-        before = self._before.get(id(placed))
-        parent = None if before is None or before is around else self.result_of(before, flow_id)
+        steps = [placed]
+        while (before := self._before.get(id(steps[-1]))) is not None and before is not around:
+            steps.append(before)
+        result: Any = None
+        for step in reversed(steps):
+            result = self._result(step, flow_id, parent=result)
+        return result
+
+    def _result(self, placed: Placed, flow_id: str, parent: Any) -> Any:
         if isinstance(placed, Member):
             known = given_id(placed.task.metadata) or placed.id
             return AsyncResult(known, stored=placed, parent=parent)
+        before = self._before.get(id(placed))
         each_of = [self.result_of(each, flow_id, before) for each in placed]
         return GroupResult(f"{flow_id}.{self._numbers[id(placed)]}", each_of, parent=parent)
 

@@ -414,6 +414,13 @@ class TestChains:
             chain(group(), add.s(1, 1), group(), group(add.s(1)), group())(),
         ) == [3, 2, 3]
 
+    def test_a_chain_may_be_longer_than_the_stack_is_deep(self) -> None:
+        result = chain(add.si(1, 1) for _ in range(1500))()
+
+        assert Message.objects.count() == 1500
+        assert len(result.as_list()) == 1500
+        assert result.as_tuple()[0][0] == result.id
+
     def test_all_is_stored_or_nothing(self) -> None:
         with pytest.raises(InvalidArguments):
             chain(add.s(1, 1), add.s(object()))()

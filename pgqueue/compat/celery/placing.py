@@ -48,6 +48,7 @@ class Placing:
         self._between: Placed | None = None
         self._before: dict[int, Placed] = {}  # by the id() of objects, as the next one
         self._numbers: dict[int, str] = {}
+        self._kept: list[Placed] = []  # a list that ends gives its id() to a later one
         self._added: list[tuple[Member[Any], Any, Mapping[str, Any]]] = []
 
     def add(
@@ -133,6 +134,7 @@ class Placing:
         else:
             placed = Group(()).place(self.draft, previous)
         self._numbers[id(placed)] = number
+        self._kept.append(placed)
         self.note_before(placed, previous)
         return placed
 

@@ -28,6 +28,7 @@ from pgqueue.compat.celery import (
     states,
 )
 from pgqueue.compat.celery import uuid as make_id
+from pgqueue.compat.celery.placing import Placing
 from pgqueue.compat.celery.result import (
     AsyncResult,
     GroupResult,
@@ -37,6 +38,7 @@ from pgqueue.compat.celery.result import (
 from pgqueue.exceptions import InvalidArguments, InvalidTask, WaitTimeout
 from pgqueue.models import Flow, History, Message
 from pgqueue.tasks import redacting
+from pgqueue.tasks.flow_building import Draft
 from pgqueue.testing import run_all
 from tests.compat.celery import jobs
 from tests.compat.celery.jobs import SEEN, add, mul, tsum
@@ -792,6 +794,11 @@ class TestNested:
             chain(add.s(1, 1), group([group([group([add.s(1)])])]), add.s(1))(),
             chain(add.s(1, 1), group([chain()]), group([group()]), add.s(1))(),
         ) == [7, 4, 3]
+
+    def test_placed_groups_are_told_apart_even_if_nobody_keeps_them(self) -> None:
+        into = Placing(Draft("default"))
+
+        assert len({id(into.add_group([], None, taken=False)) for _ in range(9)}) == 9
 
     def test_a_failure_before_a_group_is_that_of_what_follows(self) -> None:
         result = ran((jobs.fail.s("no") | group(add.s(1), add.s(2)) | tsum.s())())

@@ -40,10 +40,6 @@ class Canvas(Signature):
     def tasks(self, tasks: Any) -> None:
         self.kwargs["tasks"] = as_signatures(tasks)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Store its messages; these arguments come before the own arguments of its first tasks."""
-        return self.apply_async(args, kwargs)
-
     @property
     def label(self) -> str:
         """The name of its first task."""
@@ -92,6 +88,10 @@ class chain(Canvas):
 
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.tasks))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Store its messages; these arguments come before the own arguments of its first task."""
+        return self.apply_async(args, kwargs)
 
     def __or__(self, other: Any) -> Any:
         if not isinstance(other, Signature):
@@ -165,6 +165,10 @@ class group(Canvas):
 
     def __repr__(self) -> str:
         return f"group({self.tasks!r})"
+
+    def __call__(self, *partial_args: Any, **options: Any) -> Any:
+        """Store its messages; these arguments come before the own arguments of each task."""
+        return self.apply_async(partial_args, **options)
 
     def __len__(self) -> int:
         return len(self.kwargs["tasks"])

@@ -64,6 +64,10 @@ class chunks(Canvas):
             raise InvalidTask(f"chunks(n={shown(n)}): it must be 1 or more.")
         super().__init__({"task": signature(task), "it": list(it), "n": n}, options)
 
+    def __call__(self, **options: Any) -> Any:
+        """Store its messages."""
+        return self.apply_async(**options)
+
     @property  # type: ignore[misc]
     def tasks(self) -> list[Any]:  # computed at each access; there is no setter
         """The starmaps."""

@@ -461,6 +461,14 @@ class TestGroups:
         ) == [[11, 12], [5, 5, 6], [2]]
         assert History.objects.latest("id").channel == "sums"
 
+    def test_a_call_takes_options(self) -> None:
+        [first, second] = group(add.s(1), add.s(2))(10, countdown=60, queue="sums")
+
+        for result, args in ((first, [10, 1]), (second, [10, 2])):
+            message = Message.objects.get(pk=result.id)
+            assert (message.state, message.channel) == ("scheduled", "sums")
+            assert message.payload == {"args": args, "kwargs": {}}
+
     def test_its_tasks_are_changed_in_place(self) -> None:
         both = signature(dict(group(add.s(1, 1))))
         copied = both.clone()
@@ -856,6 +864,11 @@ class TestMaps:
 
         assert "count_lazily returned a generator" in str(result.result)
 
+    def test_a_call_of_chunks_takes_options(self) -> None:
+        [first] = add.chunks([(1, 2)], 1)(queue="sums", countdown=60)
+        message = Message.objects.get(pk=first.id)
+
+        assert (message.channel, message.state) == ("sums", "scheduled")
 
     def test_what_a_task_hides_is_not_shown_by_a_map(self) -> None:
         for make in (jobs.charge.map, jobs.charge.starmap, lambda it: jobs.charge.chunks(it, 1)()):

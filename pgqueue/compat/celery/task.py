@@ -241,11 +241,13 @@ class Task:
         self,
         args: Any = None,
         kwargs: Any = None,
+        options: Any = None,
+        *,
         immutable: bool = False,
-        **options: Any,
+        **others: Any,
     ) -> Signature:
-        """Return a signature: a call of this task for later."""
-        return Signature(self, args, kwargs, options, immutable=immutable)
+        """Return a signature: a call of this task for later. Parameters as of `Signature`."""
+        return Signature(self, args, kwargs, options, immutable=immutable, **others)
 
     subtask = signature
 

@@ -118,6 +118,14 @@ class TestSignatures:
                     add.map([1]), add.starmap([(1, 2)]), chunks(add, [(1, 2)], 1)):  # fmt: skip
             assert maybe_signature(dict(sig)) == sig
             assert type(maybe_signature(dict(sig))) is type(sig)
+    def test_options_are_the_third_argument_as_in_celery(self) -> None:
+        for make in (add.signature, add.subtask):
+            call = make((2, 2), {}, {"countdown": 10}, priority=3)
+            message = Message.objects.get(pk=call.delay().id)
+
+            assert (call.options, call.immutable) == ({"countdown": 10, "priority": 3}, False)
+            assert message.run_at - message.created_at == timedelta(seconds=10)
+        assert add.signature((2,), immutable=True).immutable
 
     def test_it_is_changed_in_place(self) -> None:
         call = add.s(2)

@@ -84,7 +84,8 @@ def routed(task: Any, args: Any, kwargs: Any, given: Mapping[str, Any]) -> dict[
     rules = task.conf.task_routes
     if not rules or not routes.routers(rules) or given.get("queue") or task.queue:
         return dict(given)
-    return {**routes.routed(rules, task.name, args, kwargs, given, task), **given}
+    route = routes.routed(rules, task.name, args, kwargs, given, task)
+    return {**route, **{name: each for name, each in given.items() if each is not None}}
 
 
 def priority_of(value: Any) -> int:

@@ -83,6 +83,13 @@ def test_a_function_routes_by_the_call(settings: Any) -> None:
     assert (message.channel, message.priority) == ("rest", 10)
 
 
+def test_an_option_of_none_leaves_the_route_of_a_function(settings: Any) -> None:
+    settings.CELERY_TASK_ROUTES = lambda *args, **named: {"queue": "sums", "priority": 1}
+    message = stored(jobs.add.apply_async((1, 2), queue=None, priority=None))
+
+    assert (message.channel, message.priority) == ("sums", 10)
+
+
 @pytest.mark.parametrize("route", [
     {"*": {"exchange": "x"}}, {"*": {"queue": "x", "routing_key": "y"}}, 17, {"*": 17},
 ])  # fmt: skip

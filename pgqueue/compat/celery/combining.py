@@ -314,6 +314,11 @@ class chord(Canvas):
             copy.body = copy.body.clone()
         return copy
 
+    def set_immutable(self, immutable: bool) -> None:
+        """Set whether the tasks of its header ignore more arguments."""
+        for task in self.tasks:
+            task.set_immutable(immutable)
+
     def link(self, callback: Any) -> Any:
         """Link a signature to the body."""
         return self.body.link(callback)

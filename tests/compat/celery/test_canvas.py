@@ -811,6 +811,12 @@ class TestNested:
             chain(add.s(1, 1), group([chain()]), group([group()]), add.s(1))(),
         ) == [7, 4, 3]
 
+    def test_an_immutable_chord_in_a_chain_leaves_the_result_before_it(self) -> None:
+        assert values(
+            chain(add.s(1, 1), chord([add.s(1, 1)], tsum.s()).set(immutable=True))(),
+            chain(add.s(1, 1), chord([add.si(1, 1), add.s(1, 1)], tsum.s()).set(immutable=True))(),
+        ) == [2, 4]
+
     def test_placed_groups_are_told_apart_even_if_nobody_keeps_them(self) -> None:
         into = Placing(Draft("default"))
 

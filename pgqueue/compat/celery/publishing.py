@@ -41,7 +41,7 @@ def before(task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> dict[s
         metadata = {**metadata, OURS: {**metadata.get(OURS, {}), **named["metadata"][OURS]}}
         options = {**options, **named, "metadata": metadata}
     headers = _headers(task, task.own.using(**options), args, kwargs, given_id(metadata))
-    standard = set(headers)
+    standard = set(headers) - metadata.keys()
     headers |= {name: value for name, value in metadata.items() if name != OURS}
     _send(before_task_publish, task, args, kwargs, headers, options.get("channel"))
     added = {name: value for name, value in headers.items() if name not in standard}

@@ -132,6 +132,15 @@ def test_what_is_added_to_the_headers_travels_with_the_message() -> None:
     assert (told["headers"], told["id"]) == ({"own": 1, "trace": "abc"}, "with-id")
 
 
+def test_headers_of_a_call_with_names_of_celery_travel_whoever_listens(told: list[Any]) -> None:
+    headers = {"lang": "de", "origin": "shop", "shadow": "nightly"}
+    result = jobs.dump_context.apply_async((1,), headers=headers)
+    run_all()
+
+    assert told[0][2]["headers"]["lang"] == "de"
+    assert result.get()["headers"] == headers
+
+
 def test_a_receiver_that_fails_undoes_only_itself() -> None:
     @signals.after_task_publish.connect
     def fail(**named: Any) -> None:

@@ -52,6 +52,7 @@ def replace(task: Any, sig: Any) -> Any:
     member = _whole(sig).place(into, None, taken=True, group=None)
     growth.have_awaited(member)
     growth.reserve(connections[context.database])
+    into.tell_stored()
     context.untold = True
     raise Replaced(member.message_id)
 

@@ -200,6 +200,17 @@ def test_messages_of_a_canvas_have_their_ids_in_the_headers(told: list[Any]) -> 
     assert result.get() == 10
 
 
+def test_messages_that_replace_a_run_are_told_of_before_and_after(told: list[Any]) -> None:
+    result = jobs.replace_by.delay(chord([jobs.add.s(1, 2)], jobs.tsum.s()))
+    run_all()
+
+    ids = {name: [named["headers"]["id"] for each, _, named in told if each == name]
+           for name in ("before_task_publish", "after_task_publish")}  # fmt: skip
+    assert ids["before_task_publish"] == ids["after_task_publish"]
+    assert len(ids["after_task_publish"]) == 3
+    assert result.get() == 3
+
+
 def test_a_worker_is_told_of(told: list[Any]) -> None:
     app = Celery("current")
     own.worker_starting.send(object, channels=None)

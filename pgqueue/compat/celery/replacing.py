@@ -59,12 +59,17 @@ def replace(task: Any, sig: Any) -> Any:
 
 def _whole(sig: Any) -> Any:
     """Return a signature that ends with one message, which collects the results of a last group."""
-    steps = sig.steps() if sig.kind == "chain" else [sig]
+    last = sig
+    while last.kind in ("chain", "chord"):
+        last = last.parts()[1] if last.kind == "chord" else _last_of(last)
+    return sig | signature("celery.accumulate") if last.kind in ("group", "chunks") else sig
+
+
+def _last_of(sig: Any) -> Any:
+    steps = sig.steps()
     if not steps:
         raise InvalidTask("An empty chain is invalid in the place of a task.")
-    last = steps[-1]
-    body = last.body if last.kind == "chord" else last
-    return sig | signature("celery.accumulate") if body.kind in ("group", "chunks") else sig
+    return steps[-1]
 
 
 def _growth(context: CeleryContext) -> Growth:

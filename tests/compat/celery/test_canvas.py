@@ -904,6 +904,8 @@ class TestReplacing:
         (lambda: chain(add.s(2, 2), group(add.s(1), add.s(2))), [5, 6]),
         (lambda: chord([add.s(2, 2)], tsum.s()), 4),
         (lambda: jobs.replace_by.s(add.s(3, 3)), 6),
+        (lambda: chord([add.s(2, 2)], chain(tsum.s(), group(add.s(1), add.s(2)))), [5, 6]),
+        (lambda: chord([add.s(1, 1)], chord([tsum.s()], group(tsum.s(), tsum.s()))), [2, 2]),
     ])  # fmt: skip
     def test_the_result_is_that_of_what_takes_its_place(self, make: Any, value: Any) -> None:
         result = jobs.replace_by.delay(make())

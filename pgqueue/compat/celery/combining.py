@@ -189,22 +189,22 @@ class group(Canvas):
             stop: the longest countdown, in seconds.
             step: seconds between two tasks.
         """
-        for task, seconds in zip(self.kwargs["tasks"], count(start, step), strict=False):
+        for task, seconds in zip(self.tasks, count(start, step), strict=False):
             task.set(countdown=seconds if stop is None else min(seconds, stop))
         return self
 
     def link(self, callback: Any) -> Any:
         """Link a signature to the first task, without its result, as in Celery."""
-        first: Signature = self.kwargs["tasks"][0]
+        first: Signature = self.tasks[0]
         return first.link(callback.clone().set(immutable=True))
 
     def link_error(self, errback: Any) -> Any:
         """Link an errback to each task: it is called once for each failed task."""
-        return tuple(task.link_error(errback.clone()) for task in self.kwargs["tasks"])
+        return tuple(task.link_error(errback.clone()) for task in self.tasks)
 
     def set_immutable(self, immutable: bool) -> None:
         """Set whether its tasks ignore more arguments."""
-        for task in self.kwargs["tasks"]:
+        for task in self.tasks:
             task.set_immutable(immutable)
 
     def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:

@@ -477,6 +477,19 @@ class TestGroups:
             assert (message.state, message.channel) == ("scheduled", "sums")
             assert message.payload == {"args": args, "kwargs": {}}
 
+    def test_one_that_came_as_an_argument_is_changed_in_place(self) -> None:
+        given = json.dumps(group(add.s(1), add.s(2)))
+        skewed, fixed, linked, followed = (signature(json.loads(given)) for _ in range(4))
+        skewed.skew()
+        fixed.set(immutable=True)
+        linked.link_error(jobs.log_error.s())
+        followed.link(jobs.note.s())
+
+        assert [each.options for each in skewed.tasks] == [{"countdown": 1}, {"countdown": 2}]
+        assert [each.immutable for each in fixed.tasks] == [True, True]
+        assert [each.linked("link_error") for each in linked.tasks] == [[jobs.log_error.s()]] * 2
+        assert followed.tasks[0].linked("link") == [jobs.note.si()]
+
     def test_its_tasks_are_changed_in_place(self) -> None:
         both = signature(dict(group(add.s(1, 1))))
         copied = both.clone()

@@ -36,7 +36,7 @@ def capture(task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Captu
     A message without a task_id gets a new one: the class may note the id of the result.
 
     Raises:
-        Unsupported: the class does not pass the call on exactly once.
+        Unsupported: the class does not store exactly one message of the task.
     """
     if not task.has_own_apply_async:
         return Captured(tuple(args), dict(kwargs), options)
@@ -56,9 +56,18 @@ def capture(task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> Captu
 
 
 def captured(task: Any, args: Any, kwargs: Any, options: dict[str, Any]) -> AsyncResult | None:
-    """Note the message for `capture()`, and return its result; None: the message must be stored."""
+    """Note the message for `capture()`, and return its result; None: the message must be stored.
+
+    Raises:
+        Unsupported: the class has passed on another message of the task before.
+    """
     call = _capture.get()
     if call is None or call.task is not task:
         return None
+    if call.captured is not None:
+        raise Unsupported(
+            f"{task.name}: the apply_async() of its class stores several messages, but a canvas, a "
+            "link or a schedule needs one: call the task from another task."
+        )
     call.captured = Captured(tuple(args or ()), dict(kwargs or {}), dict(options))
     return AsyncResult(options.get("task_id") or call.task_id)

@@ -357,6 +357,7 @@ def count_lazily(number: int) -> Any:
     return (each for each in range(number))
 
 
+@shared_task
 async def ignore_async() -> None:
     raise Ignore("not worth it")
 
@@ -606,6 +607,16 @@ def registered(self: Any) -> Any:
 
 @shared_task(base=NeverStored)
 def never_stored() -> None: ...
+
+
+class StoredTwice(Task):
+    def apply_async(self, args: Any = None, kwargs: Any = None, **options: Any) -> Any:
+        super().apply_async(("audit",), **options)
+        return super().apply_async(args, kwargs, **options)
+
+
+@shared_task(base=StoredTwice)
+def stored_twice(what: str) -> None: ...
 
 
 @shared_task(base=Tenanted, bind=True)

@@ -1005,6 +1005,13 @@ class TestClasses:
         assert not Message.objects.exists()
         assert not Message.objects.exists()
 
+    def test_one_that_stores_two_messages_can_not_be_part_of_a_canvas(self) -> None:
+        with pytest.raises(exceptions.Unsupported, match=r"stores several messages"):
+            chain(add.s(1, 1), jobs.stored_twice.si("once"))()
+        assert not Message.objects.exists()
+        jobs.stored_twice.delay("once")
+        assert Message.objects.count() == 2
+
 
 class TestEager:
     def test_all_runs_here_where_the_settings_say_so(self, settings: Any) -> None:

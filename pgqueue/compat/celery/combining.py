@@ -411,22 +411,19 @@ def _is_empty(task: Any) -> bool:
 
 def _with_option(task: Any, name: str, value: Any) -> Any:
     """Return a copy with one more option; links are added to the existing ones."""
-    changed = task.clone()
     if name not in LINKS:
-        return changed.set(**{name: value})
+        return task.clone().set(**{name: value})
+    changed = _copied(task)
     for each in as_signatures(value):
-        if isinstance(changed, group | chord):
-            # Their links belong to their tasks, and the copy shares these with the original.
-            changed = _copied(changed)
         getattr(changed, name)(each)
     return changed
 
 
 def _copied(task: Any) -> Any:
-    """Return a copy of a group or a chord, and of its tasks."""
+    """Return a copy; of a group or a chord, also a copy of all its tasks, which have its links."""
     copy = task.clone()
     if isinstance(copy, group):
-        copy.kwargs["tasks"] = [each.clone() for each in copy.tasks]
-    else:
-        copy.kwargs["body"] = copy.body.clone()
+        copy.tasks = [_copied(each) for each in copy.tasks]
+    elif isinstance(copy, chord):
+        copy.header, copy.body = _copied(copy.header), copy.body and _copied(copy.body)
     return copy

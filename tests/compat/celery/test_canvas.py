@@ -118,6 +118,7 @@ class TestSignatures:
                     add.map([1]), add.starmap([(1, 2)]), chunks(add, [(1, 2)], 1)):  # fmt: skip
             assert maybe_signature(dict(sig)) == sig
             assert type(maybe_signature(dict(sig))) is type(sig)
+
     def test_options_are_the_third_argument_as_in_celery(self) -> None:
         for make in (add.signature, add.subtask):
             call = make((2, 2), {}, {"countdown": 10}, priority=3)
@@ -626,6 +627,7 @@ class TestChords:
             chord([], tsum.s())(),
             (group([]) | tsum.s())(),
         ) == [0, 0]
+
     @pytest.mark.parametrize("body", [jobs.note.s(), jobs.note.si()])
     @pytest.mark.parametrize("header", [
         list,
@@ -830,6 +832,20 @@ class TestNested:
             chain(add.s(1, 1), chord([add.si(1, 1), add.s(1, 1)], tsum.s()).set(immutable=True))(),
         ) == [2, 4]
 
+    @pytest.mark.parametrize("make", [
+        lambda: chain(add.s(1, 1), group(add.s(1), group(add.s(2), group(add.s(3), add.s(4))))),
+        lambda: chain(add.s(1, 1), chord([chord([add.s(1)], tsum.s()), add.s(2)], tsum.s())),
+        lambda: chord([add.s(1, 1)], group(group(tsum.s(), tsum.s()), tsum.s())),
+        lambda: chain(chord([add.s(1, 1)], chord([tsum.s()], group(tsum.s(), tsum.s())))),
+        lambda: chain(add.s(1, 1), group(add.s(1), chord([add.s(1)], group(tsum.s(), tsum.s())))),
+    ])  # fmt: skip
+    def test_a_call_with_an_errback_leaves_the_canvas_unchanged(self, make: Any) -> None:
+        called = make()
+        called.apply_async(link_error=jobs.log_error.s())
+        called.apply_async(link_error=jobs.log_id.s())
+
+        assert called == make()
+
     def test_placed_groups_are_told_apart_even_if_nobody_keeps_them(self) -> None:
         into = Placing(Draft("default"))
 
@@ -882,6 +898,7 @@ class TestMaps:
         assert made.apply().get()[0][1] == 2
         with pytest.raises(InvalidTask, match="1 or more"):
             add.chunks([], 0)
+
     @pytest.mark.parametrize("make", [
         lambda: jobs.count_lazily.map([1]).set(ignore_result=True),
         lambda: jobs.count_lazily.starmap([(1,)]).set(ignore_result=True),

@@ -94,8 +94,8 @@ class Discovery:
             self._later.append(make)
 
     def _make(self) -> None:
-        while self._later:
-            make = self._later[0]
+        while first := self._later[:1]:  # one step, since another thread may remove it
+            [make] = first
             try:
                 make()
             finally:

@@ -17,6 +17,7 @@ from pgqueue.compat.celery import (
     Celery,
     _state,
     announcing,
+    current,
     current_task,
     exceptions,
     registry,
@@ -112,6 +113,21 @@ def test_the_app_and_the_task_of_this_moment_are_found_where_celery_has_them() -
     assert not trace.task_has_custom(jobs.add, "apply_async")
     with pytest.raises(exceptions.Unsupported, match="runworker"):
         trace.build_tracer("name", jobs.add)
+
+
+def test_what_was_for_later_may_be_called_by_another_thread_at_the_same_moment() -> None:
+    class Shared(list[Any]):
+        def __len__(self) -> int:
+            found = super().__len__()
+            self.clear()  # as another thread, right after this one has asked
+            return found
+
+    discovery = current.Discovery()
+    discovery._later = Shared([lambda: None])
+
+    discovery.import_all()
+
+    assert list.__len__(discovery._later) == 0
 
 
 def test_a_class_with_the_app_as_an_attribute() -> None:

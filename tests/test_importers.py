@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from io import StringIO
 from typing import Any
 from uuid import uuid4
@@ -30,6 +31,8 @@ from tests.factories import refusing
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
+EXACT = "12345678901234567.89"
+"""A number that no float holds with its digits."""
 
 
 @pytest.fixture(autouse=True)
@@ -131,6 +134,16 @@ class TestProcrastinate:
             {"args": [], "kwargs": {"a": 3}},
         ]
         assert not ProcrastinateJob.objects.exists()
+
+    def test_keeps_the_digits_of_its_numbers(self) -> None:
+        procrastinate.configure_task("tests.backend.jobs.add").defer(a=1)
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE procrastinate_jobs SET args = %s", [f'{{"a": {EXACT}}}'])
+
+        move("procrastinate")
+
+        (payload,) = payloads()
+        assert payload["kwargs"] == {"a": {"@": "Decimal", "value": EXACT}}
 
 
 # As django-celery-beat 2.9 has them, as far as they are read. The package itself doesn't go with
@@ -396,6 +409,14 @@ class TestATransactionalOutbox:
         assert event.metadata == {"trace": "x", "aggregate": aggregate}
         assert (other.topic, other.key) == (TOPIC, "7")
 
+    def test_keeps_the_digits_of_its_numbers(self, outbox: Aggregates) -> None:
+        outbox.add(payload=f'{{"total": {EXACT}, "rate": 0.1}}')
+
+        move("transactional-outbox")
+
+        (event,) = read()
+        assert event.payload == {"total": Decimal(EXACT), "rate": 0.1}
+
     def test_has_what_is_locked_until_later_published_then(self, outbox: Aggregates) -> None:
         soon = timezone.now() + timedelta(hours=1)
         outbox.add(locked_until=soon, payload="1")
@@ -437,6 +458,20 @@ class TestATransactionalOutbox:
         ((reason, count),) = report["left"].items()
         assert "topic='.order_placed'" in reason
         assert (count, report["moved"], len(outbox.left())) == (3, {TOPIC: 3}, 3)
+
+    @pytest.mark.parametrize(
+        "columns", [{"payload": "[" * 3000 + "]" * 3000}, {"metadata": f'{{"rate": {EXACT}}}'}]
+    )
+    def test_keeps_what_can_not_be_read_or_stored_whole(
+        self, outbox: Aggregates, columns: dict[str, Any]
+    ) -> None:
+        kept = outbox.add(**columns)
+        outbox.add()
+
+        report = move("transactional-outbox")
+
+        assert (report["moved"], list(report["left"].values())) == ({TOPIC: 1}, [1])
+        assert outbox.left() == {kept}
 
     def test_keeps_what_can_not_be_deleted_there(self, outbox: Aggregates) -> None:
         for n in range(5):

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Context, Decimal
+from decimal import Context, Decimal, InvalidOperation
 from functools import partial
 from math import copysign, isfinite
 from types import NoneType
@@ -73,9 +73,16 @@ def write_int(value: int) -> int:
 
 
 def as_number(text: str | Decimal) -> float | Decimal:
-    """Return a number as a float, or as a Decimal where no float is written with its digits."""
+    """Return a number as a float, or as a Decimal where no float is written with its digits.
+
+    Raises:
+        ValueError: its exponent is too large for a Decimal.
+    """
     number = float(text)
-    exact = Decimal(text)
+    try:
+        exact = Decimal(text)
+    except InvalidOperation as error:
+        raise ValueError(f"the exponent of {text:.99} is too large") from error
     return number if Decimal(repr(number)) == exact else exact
 
 

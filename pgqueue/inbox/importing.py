@@ -11,6 +11,7 @@ from django.db import DatabaseError, connections, transaction
 from psycopg.sql import SQL as Text
 from psycopg.sql import Identifier
 
+from pgqueue.codec.scalars import as_number
 from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
 from pgqueue.engine import received
@@ -137,8 +138,8 @@ def _take_message(
             message_type=waiting.message_type,
             segment=waiting.segment,
             concurrency=waiting.concurrency,
-            payload=json.loads(waiting.payload),
-            metadata=json.loads(waiting.metadata),
+            payload=json.loads(waiting.payload, parse_float=as_number),
+            metadata=json.loads(waiting.metadata, parse_float=as_number),
             locked_until=waiting.locked_until,
         )
         with transaction.atomic(using=alias):
@@ -148,7 +149,7 @@ def _take_message(
                 message.receive(source=sender, database=alias)
     except (
         *(InvalidEvent, InvalidMessage, PayloadTooLarge),
-        *(TypeError, ValueError, DatabaseError),
+        *(TypeError, ValueError, RecursionError, DatabaseError),
     ) as error:
         report.leave(f"{waiting.aggregate_type}.{waiting.message_type}", error)
         return False

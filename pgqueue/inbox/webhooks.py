@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse, UnreadablePostError
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
+from pgqueue.codec.scalars import as_number
 from pgqueue.conf import settings
 from pgqueue.database import guard
 from pgqueue.exceptions import (
@@ -209,7 +210,7 @@ def _verified(
 
 def _parsed(body: bytes) -> Any:
     try:
-        return json.loads(body, parse_constant=_no_number)
+        return json.loads(body, parse_float=as_number, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         # A sender gives a message up for 422: no message that may be right later gets this answer.
         raise _MessageRefused(422, f"The body is no JSON: {error}") from error

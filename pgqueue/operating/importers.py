@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.db import DatabaseError, connections, transaction
 
+from pgqueue.codec.scalars import as_number
 from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
 from pgqueue.engine.culprits import by_halves, in_words, may_be_own
@@ -185,6 +186,8 @@ def _take(job: Pending, alias: str, report: ImportReport) -> bool:
         if task.alias != alias:
             raise InvalidTask(f"its queue is in the database {task.alias!r}")
         options: dict[str, Any] = {"key": job.key} if job.key else {}
+        args = json.loads(job.args, parse_float=as_number)
+        kwargs = json.loads(job.kwargs, parse_float=as_number)
         with transaction.atomic(using=alias):
             task.using(
                 channel=job.queue,
@@ -192,7 +195,7 @@ def _take(job: Pending, alias: str, report: ImportReport) -> bool:
                 run_after=job.run_at,
                 enqueue_on_commit=False,
                 **options,
-            ).enqueue(*json.loads(job.args), **json.loads(job.kwargs))
+            ).enqueue(*args, **kwargs)
     except Exception as error:  # the import of its module may raise any error
         report.leave(job.task, error)
         return False

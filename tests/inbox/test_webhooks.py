@@ -13,6 +13,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from hashlib import sha256
 from http.client import HTTPConnection
 from typing import Any
@@ -93,6 +94,12 @@ class TestAWebhook:
         post("type", b'{"type": "order.paid", "data": {"order": 7}}')
 
         assert EventInbox.objects.get().topic == "shop.order.paid"
+
+    def test_keeps_the_digits_of_its_numbers(self) -> None:
+        post("topic", b'{"total": 12345678901234567.89, "rate": 0.1}')
+
+        (event,) = read()
+        assert event.payload == {"total": Decimal("12345678901234567.89"), "rate": 0.1}
 
     def test_is_for_whom_a_function_says_or_for_nobody(self) -> None:
         bodies = [{"type": each, "order": 7, "key": each} for each in ("order", "event", "other")]
@@ -232,7 +239,9 @@ class TestARefusal:
 
         assert (answer.status_code, b"by gzip" in answer.content) == (415, True)
 
-    @pytest.mark.parametrize("body", [b"", b"no json", b'{"order": NaN}', b"[" * 10**5])
+    @pytest.mark.parametrize(
+        "body", [b"", b"no json", b'{"order": NaN}', b"1e" + b"9" * 20, b"[" * 10**5]
+    )
     def test_of_what_is_no_json_ends_it(self, body: bytes) -> None:
         answer = post("task", body)
 

@@ -13,8 +13,13 @@ import psycopg
 from pgqueue import signals
 from pgqueue.database.connections import Session
 from pgqueue.engine import identity, log
-from pgqueue.engine.culprits import may_be_own
-from pgqueue.events.reading import check_bounds, in_condition, read_stretch
+from pgqueue.events.reading import (
+    ConditionFailed,
+    check_bounds,
+    in_condition,
+    is_own,
+    read_stretch,
+)
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EventsRemoved, PositionAhead
 from pgqueue.options.filters import Filter
@@ -95,15 +100,23 @@ class CatchingUp(Service):
                     known[request] = self._missed(client, upto)
             except Exception as error:
                 # The error of one client, whatever it is, must not keep all others waiting.
-                if isinstance(error, psycopg.Error) and not may_be_own(error):
-                    raise
-                signals.send(signals.service_failed, type(self), service=self.name, error=error)
+                self._report_own(error)
                 self._tell(client, partial(client.end, WENT_WRONG))
             else:
                 self._tell(client, partial(client.begin, known[request]))
             self._coming.popleft()
         self._session.close()
         return timedelta(minutes=1)
+
+    def _report_own(self, error: Exception) -> None:
+        """Log an error of one client.
+
+        Raises:
+            psycopg.Error: the error concerns all clients, such as a lost connection.
+        """
+        if isinstance(error, psycopg.Error) and not is_own(error):
+            raise error
+        signals.send(signals.service_failed, type(self), service=self.name, error=error)
 
     def _tell(self, client: LogClient, call: Callable[[], None]) -> None:
         try:
@@ -123,6 +136,10 @@ class CatchingUp(Service):
             reason = reason_of(error)
         except NotSent as error:
             reason = str(error)
+        except (psycopg.Error, ConditionFailed) as error:
+            # Without a reset, the page would come back with the same id, and fail again.
+            self._report_own(error)
+            reason = "unreadable"
         reset = wire.reset(reason, last_event_id=client.last_event_id, position=upto, mark=mark)
         return reset + ready
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from psycopg.errors import QueryCanceled
 
 from pgqueue.sse.missed import CatchingUp
 from pgqueue.streams.client import WENT_WRONG
@@ -26,7 +27,7 @@ class Client(SimpleNamespace):
         )
 
 
-@pytest.mark.parametrize("error", [TypeError, RecursionError])
+@pytest.mark.parametrize("error", [TypeError, RecursionError, QueryCanceled])
 def test_an_error_of_one_client_keeps_no_other_waiting(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:

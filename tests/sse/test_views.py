@@ -16,6 +16,7 @@ from django.test import AsyncClient, Client
 
 from pgqueue.engine import identity, predicates
 from pgqueue.events.publishing import publish, publish_many
+from pgqueue.events.reading import read
 from pgqueue.sse import event_stream
 from tests.damage import damaged_events
 from tests.eventually import eventually
@@ -83,6 +84,14 @@ class TestAConditionInSQL:
         other.sees({"n": 0}, {"n": 1})
         failing.ends()
 
+    def test_that_fails_with_a_missed_event_is_told_by_a_reset(self, open_stream: Open) -> None:
+        publish_many([("a", {"n": n}) for n in (1, 0)])
+        read()  # gives positions
+
+        failing = open_stream("/failing/", Last_Event_ID="0").begins()
+
+        assert [each.data["reason"] for each in failing.events] == ["unreadable"]
+
     def test_that_is_forbidden_is_an_error_of_the_server(self, open_stream: Open) -> None:
         assert open_stream("/forbidden/").response.status == 500
 
@@ -91,29 +100,44 @@ class TestAnEventThatCanNotBeRead:
     @pytest.fixture(autouse=True)
     def damaged(self, connection: Connection) -> Iterator[None]:
         with damaged_events(connection):
-            yield
+            connection.execute(
+                "CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+                "NEW.created_at = 'infinity'; RETURN NEW; END $$"
+            )
+            try:
+                connection.execute(
+                    "CREATE TRIGGER spoil BEFORE INSERT ON pgqueue_event FOR EACH ROW "
+                    "WHEN (NEW.topic = 'spoilt') EXECUTE FUNCTION spoil()"
+                )
+                yield
+            finally:
+                drop(connection, "spoil")
 
     def test_is_left_out_and_named_in_the_log(
-        self, open_stream: Open, connection: Connection, caplog: pytest.LogCaptureFixture
+        self, open_stream: Open, caplog: pytest.LogCaptureFixture
     ) -> None:
-        connection.execute(
-            "CREATE FUNCTION spoil() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
-            "NEW.created_at = 'infinity'; RETURN NEW; END $$"
-        )
-        try:
-            connection.execute(
-                "CREATE TRIGGER spoil BEFORE INSERT ON pgqueue_event FOR EACH ROW "
-                "WHEN (NEW.topic = 'spoilt') EXECUTE FUNCTION spoil()"
-            )
-            stream = open_stream().begins()
+        stream = open_stream().begins()
 
-            publish_many([("a", 1), ("spoilt", 2), ("a", 3), ("spoilt", 4), ("a", 5)])
+        publish_many([("a", 1), ("spoilt", 2), ("a", 3), ("spoilt", 4), ("a", 5)])
 
-            stream.sees(1, 3, 5)
-        finally:
-            drop(connection, "spoil")
+        stream.sees(1, 3, 5)
         assert "pgqueue_event at 2" in caplog.text
         assert "pgqueue_event at 4" in caplog.text
+
+    def test_among_the_missed_ones_is_told_by_a_reset(
+        self, open_stream: Open, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        publish_many([("a", 1), ("spoilt", 2), ("a", 3)])
+        read(limit=1)  # gives positions
+
+        stream = open_stream(Last_Event_ID="0").begins()
+        publish("a", 4)
+
+        eventually(lambda: len(stream.events) >= 2, what="the reset and a new event came")
+        reset, new = stream.events
+        assert (reset.data["reason"], reset.data["position"]) == ("unreadable", 3)
+        assert new.data["payload"] == 4
+        assert "sse catching up" in caplog.text
 
 
 class TestAStream:

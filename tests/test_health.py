@@ -805,6 +805,17 @@ class TestTheFeed:
         assert made.status == Status.FAILING
         assert "lacks the table pgqueue_event_inbox" in made.said
 
+    def test_fails_where_the_server_takes_it_for_a_standby(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with by_wal(), slot_made() as slot:
+            state = replication.state(connection, slot, "tests")._replace(is_standby=True)
+            monkeypatch.setattr(replication, "state", lambda *given: state)
+            made = check("feed")
+
+        assert made.status == Status.FAILING
+        assert "synchronous_standby_names" in made.said
+
     def test_fails_where_wal_is_kept_for_it(self, connection: Connection) -> None:
         with by_wal(), slot_made(), ExitStack() as paused:
             feed = paused.enter_context(feeding())

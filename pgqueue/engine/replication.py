@@ -46,6 +46,7 @@ class FeedState(NamedTuple):
         has_publication: whether the publication exists.
         has_inbox: whether the publication announces rows that are inserted into the inbox.
         waiting: seconds since the first event without a position was published.
+        is_standby: whether the server takes a process that follows for a synchronous standby.
     """
 
     wal_level: str
@@ -53,15 +54,16 @@ class FeedState(NamedTuple):
     has_inbox: bool
     waiting: float | None
     slot: ReplicationSlot | None
+    is_standby: bool = False
 
 
 def state(connection: Connection, slot: str, publication: str) -> FeedState:
     """Return the state of the publication and of the slot."""
     given = {"slot": slot, "publication": publication}
     (row,) = connection.execute(SQL["state"], given)
-    wal_level, has_publication, has_inbox, waiting, has_slot, *found = row
+    wal_level, has_publication, has_inbox, waiting, is_standby, has_slot, *found = row
     known = ReplicationSlot(*found) if has_slot else None
-    return FeedState(wal_level, has_publication, has_inbox, waiting, known)
+    return FeedState(wal_level, has_publication, has_inbox, waiting, known, is_standby)
 
 
 def make_publication(connection: Connection, name: str) -> None:

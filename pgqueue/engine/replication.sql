@@ -1,10 +1,12 @@
 -- name: state
 -- A publication without the inbox announces no events: the inbox was made again, or the publication is not pgqueue's.
+-- A role may not see sync_state of pg_stat_replication. '*' matches all connections that follow the WAL.
 SELECT current_setting('wal_level'), EXISTS (SELECT FROM pg_publication WHERE pubname = %(publication)s),
        EXISTS (SELECT FROM pg_publication p CROSS JOIN LATERAL pg_get_publication_tables(p.pubname::text) t
                WHERE p.pubname = %(publication)s AND p.pubinsert AND t.relid = 'pgqueue_event_inbox'::regclass),
        (SELECT extract(epoch FROM statement_timestamp() - created_at)::float8
         FROM pgqueue_event_inbox ORDER BY id LIMIT 1),
+       position('*' IN current_setting('synchronous_standby_names')) > 0,
        s.slot_name IS NOT NULL, coalesce(s.database = current_database() AND s.plugin = 'pgoutput', false),
        s.database, s.plugin, s.active, s.active_pid, coalesce(s.wal_status = 'lost', false),
        coalesce(s.wal_status = 'unreserved', false), pg_wal_lsn_diff(pg_current_wal_lsn(), s.confirmed_flush_lsn)::bigint,

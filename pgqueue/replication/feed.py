@@ -13,6 +13,7 @@ in the log yet.
 from __future__ import annotations
 
 from datetime import timedelta
+from time import monotonic
 
 import psycopg
 
@@ -21,13 +22,15 @@ from pgqueue.conf import settings
 from pgqueue.database.connections import Session
 from pgqueue.engine import readers, replication, sequence
 from pgqueue.engine.values import Connection
-from pgqueue.replication.slots import as_it_should_be
+from pgqueue.replication.slots import as_it_should_be, with_publication
 from pgqueue.replication.stream import Stream
 from pgqueue.threads.service import NO_NAP, Service
 from pgqueue.threads.wakeup import Wakeup
 
 STAND_BY = timedelta(seconds=1)
 """The interval of checks for a free slot."""
+CHECK_EVERY = 10.0
+"""Seconds between two checks of the publication and of the server while the stream is open."""
 PATIENCE = 1.0
 """The longest wait for the server, in seconds."""
 SHORTEST_NAP, LONGEST_NAP = 0.001, 0.25
@@ -52,6 +55,7 @@ class WalFeed(Service):
         )
         self._wakeup = Wakeup()
         self._nap = PATIENCE
+        self._check_at = 0.0
         self._can_be_read = True
         """False: the server failed to read the slot's WAL by the publication."""
         self._announced: dict[int, int] = {}
@@ -109,10 +113,16 @@ class WalFeed(Service):
         # Events that were published without a slot are never announced.
         sequence.catch_up(connection)
         readers.tell(connection)
+        self._check_at = monotonic() + CHECK_EVERY
         signals.send(signals.feed_started, type(self), slot=self._slot)
         return True
 
     def _follow(self) -> None:
+        if monotonic() >= self._check_at:
+            # The stream goes on without the publication from PostgreSQL 18 on, and in any version
+            # if the server begins to take the feed for a standby.
+            with_publication(self._session.connection, self._slot, self._publication)
+            self._check_at = monotonic() + CHECK_EVERY
         committed = self._stream.read(self._nap, self._wakeup)
         self._announced.update((each.xid, each.lsn) for each in committed)
         if committed:

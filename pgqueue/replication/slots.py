@@ -11,6 +11,10 @@ from pgqueue.engine.values import Connection
 from pgqueue.exceptions import FeedUnavailable
 
 MAKE = "run manage.py pgqueue_replication --make"
+STANDBY = (
+    "'*' in synchronous_standby_names takes the feed for a synchronous standby: commits would wait "
+    "for the feed, and the feed for these commits. Name your standbys there instead."
+)
 LEVEL = (
     "The WAL has no events: wal_level is {level!r}. Set wal_level = logical in postgresql.conf (or "
     "your provider's option for it) and restart the server, or set PGQUEUE['FEED'] to 'poll'."
@@ -120,6 +124,8 @@ def with_publication(connection: Connection, slot: str, publication: str) -> Fee
     state = checked(connection, slot, publication)
     if not state.has_publication:
         raise FeedUnavailable(f"There is no publication {publication!r}: {MAKE}.")
+    if state.is_standby:
+        raise FeedUnavailable(STANDBY)
     _check_inbox(state, publication)
     return state
 

@@ -182,6 +182,34 @@ def test_an_event_whose_commit_waits_for_a_standby_is_in_the_log_once_it_can_be_
     stage.end_log()
 
 
+def test_a_server_that_takes_the_feed_for_a_standby_is_followed_again_once_it_does_not(
+    log_stage: LogStage,
+) -> None:
+    """The commit would wait for the feed, and the feed for the commit."""
+    stage = log_stage
+    feed = stage.feed()
+    with stage.server.connect() as connection:
+        connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        connection.execute("SELECT pg_reload_conf()")
+        eventually(
+            lambda: connection.execute(SYNC_STATE).fetchone() == ("sync",), what="it is a standby"
+        )
+        publishing = threading.Thread(target=stage.publish)
+        publishing.start()
+        eventually(lambda: stage.ask(WAITS) == (1,), what="it waits for a standby")
+
+        eventually(lambda: not stage.is_followed, within=30, what="the feed is no standby")
+        eventually(lambda: "synchronous_standby_names" in feed.log, what="it says why")
+
+        connection.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        connection.execute("SELECT pg_reload_conf()")
+        publishing.join(20)
+
+    followed_again(stage, feed, 2)
+    eventually(lambda: stage.ask(HEAD) == (1,), what="it is moved")
+    stage.end_log()
+
+
 def test_a_commit_is_known_by_the_lower_half_of_its_number_when_that_has_begun_anew(
     server: Server,
 ) -> None:
@@ -203,4 +231,5 @@ OPEN_AND_NEWEST = """
 SELECT pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint
 FROM pg_current_snapshot() s
 """
+SYNC_STATE = "SELECT sync_state FROM pg_stat_replication"
 WAITS = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"

@@ -212,6 +212,14 @@ class TestStatus:
         assert missing.count("missing") == 2
         assert re.search(r"the first for \d", missing)
 
+    def test_of_a_server_that_takes_the_feed_for_a_standby(
+        self, connection: Connection, slot: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        state = replication.state(connection, slot, "tests")._replace(is_standby=True)
+        monkeypatch.setattr(replication, "state", lambda *given: state)
+
+        assert "synchronous_standby_names" in told("--status")
+
     def test_of_a_server_whose_wal_has_no_events(self, monkeypatch: pytest.MonkeyPatch) -> None:
         state = replication.FeedState(
             "replica", has_publication=False, has_inbox=False, waiting=None, slot=None

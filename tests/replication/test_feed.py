@@ -322,6 +322,25 @@ class TestASlot:
             with pytest.raises(FeedUnavailable, match="pgqueue_event_inbox"):
                 verb(connection, slot, "tests")
 
+    def test_whose_publication_was_dropped_is_followed_no_longer(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """PostgreSQL 18 only warns of it: the stream goes on, and announces nothing."""
+        monkeypatch.setattr(module, "CHECK_EVERY", 0.0)
+        with feeding() as feed:
+            replication.drop_publication(connection, "tests")
+
+            eventually(lambda: not feed.is_streaming)
+
+    def test_of_a_server_that_takes_the_feed_for_a_standby_is_not_followed(
+        self, connection: Connection, slot: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        state = replication.state(connection, slot, "tests")._replace(is_standby=True)
+        monkeypatch.setattr(replication, "state", lambda *given: state)
+
+        with pytest.raises(FeedUnavailable, match="synchronous_standby_names"):
+            slots.as_it_should_be(connection, slot, "tests")
+
     def test_that_was_dropped_is_made_again_and_no_event_is_lost(
         self, connection: Connection, slot: str
     ) -> None:

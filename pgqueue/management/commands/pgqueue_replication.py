@@ -107,6 +107,8 @@ def _status(connection: Connection, options: Mapping[str, Any]) -> str:
         if state.waiting is None
         else f"the first for {state.waiting:.1f} s",
     }
+    if state.is_standby:
+        lines["synchronous_standby_names"] = "has '*', which takes the feed for a standby"
     width = max(map(len, lines)) + 2
     return "\n".join(f"{name:<{width}}{said}" for name, said in lines.items())
 

@@ -101,6 +101,7 @@ def feed(queue: ExaminedQueue) -> Judgement:
         "has_publication": state.has_publication,
         "has_inbox": state.has_inbox,
         "seconds_waiting": state.waiting,
+        "is_standby": state.is_standby,
         "slot": slot and slot._asdict(),
     }
     fault = _fault_of(state)
@@ -133,6 +134,8 @@ def _fault_of(state: replication.FeedState) -> str:
         return "the publication is missing"
     if not state.has_inbox:
         return "the publication lacks the table pgqueue_event_inbox"
+    if state.is_standby:
+        return "synchronous_standby_names has '*', which takes the feed for a standby"
     if state.slot is None:
         return "the slot is missing"
     if not state.slot.is_ours:

@@ -618,6 +618,11 @@ def receive_without_timeout() -> None:
     _receive()
 
 
+@task(hard_timeout=0.5, max_attempts=1)
+def outlast(seconds: float) -> None:
+    time.sleep(seconds)
+
+
 @task(timeout=0.2, max_attempts=2, backoff=[0])
 def receive_by_default() -> None:
     _receive()

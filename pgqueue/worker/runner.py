@@ -287,6 +287,9 @@ class Runner:
             ending = ending_of_error(run, error)
         if not is_written:
             run.leased.end()
+            if run.leased.given_up:
+                # Its message was handed back, or has failed at the hard timeout.
+                return Closed()
         return self.announced(run, ending, is_written=is_written)
 
     def announced(self, run: Run, ending: Ending, *, is_written: bool) -> Ending:

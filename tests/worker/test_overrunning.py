@@ -88,6 +88,18 @@ class TestASingleProcess:
         assert (beside.status, stuck.status) == (Outcome.SUCCEEDED, State.DEAD)
 
 
+def test_one_that_ends_by_itself_after_its_hard_timeout_is_no_success() -> None:
+    beside = jobs.sleep.enqueue(3)
+    late = jobs.outlast.enqueue(1)
+    with starting("--threads", "2", "--grace", "20", "--verbosity", "2") as process:
+        assert process.exit_status(within=30) == OVERRUN
+
+    late.refresh()
+    assert late.status == State.DEAD
+    assert f"tests.jobs.sleep #{beside.id} succeeded" in process.log
+    assert f"tests.jobs.outlast #{late.id} succeeded" not in process.log
+
+
 def test_without_a_hard_timeout_it_is_the_grace_period_later_and_retried_but_not_for_ever() -> None:
     stuck = jobs.receive_by_default.enqueue()
     with worker("--threads", "1", *SUPERVISED, "--grace", "0", lease=3) as process:

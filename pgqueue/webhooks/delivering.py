@@ -192,7 +192,7 @@ def wait_of(retry_after: str | None) -> timedelta | None:
         return min(timedelta(seconds=int(text[:9])), LONGEST_WAIT)
     try:
         until = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError):
+    except (ValueError, TypeError, IndexError, OverflowError):
         return None
     if until.tzinfo is None:
         until = until.replace(tzinfo=UTC)

@@ -400,7 +400,12 @@ class TestRetryAfter:
         assert timedelta(minutes=9) < found <= timedelta(minutes=10)
 
     @pytest.mark.parametrize(
-        "said", [None, "", "soon", "-1", "1.5", "\u0661", "Wed, 99 Nov 9999 99:99:99 GMT", "\x00"]
+        "said",
+        [
+            *(None, "", "soon", "-1", "1.5", "\u0661", "Wed, 99 Nov 9999 99:99:99 GMT", "\x00"),
+            f"Wed, 11 Nov {'9' * 20} 09:09:09 GMT",
+            f"Wed, 11 Nov 2026 09:09:09 +{'9' * 20}",
+        ],
     )
     def test_what_nobody_understands_is_nothing(self, said: str | None) -> None:
         assert wait_of(said) is None

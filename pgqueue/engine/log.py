@@ -202,6 +202,12 @@ def has_anything_come(connection: Connection) -> bool:
     return found
 
 
+def is_marked(connection: Connection) -> bool:
+    """Return whether the next look by `has_anything_come` may begin behind the front."""
+    mark = _marks.get(connection)
+    return mark is not None and monotonic() < mark.until
+
+
 def _is_anything_after(connection: Cursors, after: int) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(SQL["is_anything_waiting"], {"after": after})

@@ -20,7 +20,7 @@ import psycopg
 from pgqueue import signals
 from pgqueue.conf import settings
 from pgqueue.database.connections import Session
-from pgqueue.engine import readers, replication, sequence
+from pgqueue.engine import log, readers, replication, sequence
 from pgqueue.engine.values import Connection
 from pgqueue.replication.slots import as_it_should_be, with_publication
 from pgqueue.replication.stream import Stream
@@ -134,18 +134,25 @@ class WalFeed(Service):
         self._stream.confirm(min(self._announced.values(), default=self._stream.received))
 
     def _move(self, connection: Connection) -> None:
-        """Move the events of visible commits, and forget these commits."""
+        """Move the events of visible commits, and forget these commits.
+
+        While a look may miss an event, one of them is kept.
+        """
         # Before the move: a commit is in the WAL before other sessions see it. A commit that is
         # unseen now may be missing from the move, and must not be confirmed.
-        unseen = replication.unseen(connection, list(self._announced))
+        kept = set(replication.unseen(connection, list(self._announced)))
+        if log.is_marked(connection):
+            # The look below may miss an event. A commit that is kept has the feed look again, until
+            # a look begins at the inbox's front. The first commit bounds the confirmed position.
+            kept.add(min(self._announced, key=self._announced.__getitem__))
         if sequence.advance(connection):
             # The other session's statement may not see all commits that this session sees.
             self._nap = BEHIND_NAP
             return
         # Even if another session gave the positions: that session did not notify the readers.
         readers.tell(connection)
-        self._announced = {xid: self._announced[xid] for xid in unseen}
-        self._nap = min(2 * self._nap, LONGEST_NAP) if unseen else PATIENCE
+        self._announced = {xid: self._announced[xid] for xid in kept}
+        self._nap = min(2 * self._nap, LONGEST_NAP) if kept else PATIENCE
 
     def _end(self) -> None:
         self._stream.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -119,6 +120,19 @@ class TestACommit:
             eventually(lambda: seen, what="it is told again")
             publish("order.paid", 2)
             eventually(lambda: head(connection) == 2)
+
+    def test_whose_events_a_look_has_missed_is_kept_until_a_look_from_the_front(
+        self, connection: Connection, slot: str
+    ) -> None:
+        """Its transaction was open while many others published, and looks are expensive."""
+        with feeding() as feed:
+            mark = log._Mark(after=2**62, until=monotonic() + 0.5)
+            log._marks[feed._session.connection] = mark
+            publish("order.paid", 1)
+
+            eventually(lambda: head(connection) == 1, within=10)
+            at = written(connection)
+            eventually(lambda: confirmed(connection, slot) >= at, within=15)
 
     def test_of_other_tables_is_confirmed_too(self, connection: Connection, slot: str) -> None:
         """Or the WAL that they write would be kept for ever where few events are published."""

@@ -58,6 +58,9 @@ NOTED = (State.RUNNING, Outcome.DISCARDED)
 class AsyncResult:
     """A message, by its task_id or number. Each access asks the database until the message ends.
 
+    Args:
+        number: the message's number, if the id is a task_id that may be forgotten.
+
     Attributes:
         parent: the result of the step before it in a chain. Only the result that the chain's
             `apply_async` returned has one.
@@ -71,12 +74,14 @@ class AsyncResult:
         id: Any,
         *,
         stored: TaskResult[Any] | None = None,
+        number: int | None = None,
         parent: Any = None,
         **others: Any,
     ) -> None:
         self.id = str(id)
         self.parent = parent
         self._found = stored
+        self._known = self.id if number is None else str(number)
 
     def __repr__(self) -> str:
         return f"<AsyncResult: {self.id}>"
@@ -414,7 +419,7 @@ class AsyncResult:
         """Read the message again, unless its end is known; None: there is no message."""
         try:
             if self._found is None:
-                self._found = message_of(self.id)
+                self._found = message_of(self._known)
             elif not self._found.is_finished or not self._found.finished_at:
                 self._found.refresh()
             while (other := replacing(self._found)) is not None:

@@ -199,7 +199,9 @@ class GroupResult(ResultSet):
         with needing_tables(alias), connections[alias].cursor() as cursor:
             cursor.execute(SQL["members"], {"flow_id": int(flow), "group": number})
             rows = cursor.fetchall()
-        return cls(id, [AsyncResult(given or of) for of, given in rows]) if rows else None
+        if not rows:
+            return None
+        return cls(id, [AsyncResult(given or of, number=of) for of, given in rows])
 
 
 def result_from_tuple(r: Any, app: Any = None) -> Any:

@@ -14,9 +14,10 @@ from pgqueue.compat.celery import uuid as make_id
 from pgqueue.compat.celery.app import Celery
 from pgqueue.compat.celery.result import AsyncResult, EagerResult
 from pgqueue.exceptions import InvalidTask, TaskResultDoesNotExist, UnknownTask
-from pgqueue.models import Message
+from pgqueue.models import Dedupe, Message
 from pgqueue.testing import run_all
 from tests.compat.celery import jobs
+from tests.jobs import mail
 
 pytestmark = pytest.mark.django_db
 
@@ -177,6 +178,25 @@ class TestIds:
         run_all()
 
         assert AsyncResult("there", app=jobs.app).get() == 3
+
+    def test_a_task_id_finds_a_message_that_waits_for_longer_than_its_key_is_remembered(
+        self,
+    ) -> None:
+        reminder = jobs.add.apply_async((1, 2), task_id="later", countdown=3 * 86400)
+        Dedupe.objects.all().delete()
+
+        AsyncResult("later").revoke()
+
+        assert reminder.state == states.REVOKED
+
+    def test_a_task_id_finds_no_message_of_another_task_with_this_dedupe_key(self) -> None:
+        order = jobs.charge.apply_async(("account", "card"), task_id="order-7", countdown=600)
+        digest = mail.using(dedupe_key="order-7", dedupe_for=86400).enqueue("her@example.com")
+
+        jobs.app.control.revoke("order-7")
+        digest.refresh()
+
+        assert order.state == states.REVOKED and digest.status == "ready"
 
     def test_a_number_is_no_task_id_since_messages_have_them(self) -> None:
         with pytest.raises(InvalidTask, match="is the id of another message"):

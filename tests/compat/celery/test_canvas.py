@@ -36,7 +36,7 @@ from pgqueue.compat.celery.result import (
     result_from_tuple,
 )
 from pgqueue.exceptions import InvalidArguments, InvalidTask, WaitTimeout
-from pgqueue.models import Flow, History, Message
+from pgqueue.models import Dedupe, Flow, History, Message
 from pgqueue.tasks import redacting
 from pgqueue.tasks.flow_building import Draft
 from pgqueue.testing import run_all
@@ -542,6 +542,15 @@ class TestGroups:
         assert found.as_list()[2] == "x"
         assert jobs.app.GroupResult.__name__ == "GroupResult"
         assert GroupResult.restore("unknown") is None and GroupResult.restore("7.1") is None
+
+    def test_it_is_found_again_when_the_key_of_a_task_id_is_no_longer_remembered(self) -> None:
+        result = group(add.signature((1, 1), task_id="one"), add.s(2, 2))()
+        run_all()
+        Dedupe.objects.all().delete()
+
+        found = GroupResult.restore(result.id)
+
+        assert found is not None and found.get() == [2, 4]
 
     def test_a_task_knows_its_group(self) -> None:
         result = ran(group(jobs.note_group.s(1), jobs.note_group.s(2))())

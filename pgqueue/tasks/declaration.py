@@ -252,6 +252,11 @@ class Declaration(Generic[P, T]):
         """The time limits of a run, in the order in which a run reaches them."""
         return () if self.timeout is None else (TimeLimit(self.timeout),)
 
+    @property
+    def final_limit(self) -> TimeLimit | None:
+        """The limit at which a run gives its lease up; None: no limit does that."""
+        return next((each for each in self.limits if each.is_final), None)
+
     def hard_limit(self, grace: timedelta) -> timedelta | None:
         """Return the duration of a run after which its process is replaced; None: never.
 
@@ -260,8 +265,8 @@ class Declaration(Generic[P, T]):
         """
         if self.hard_timeout is not None:
             return self.hard_timeout
-        final = [each.after for each in self.limits if each.is_final]
-        return final[-1] + grace if final else None
+        final = self.final_limit
+        return None if final is None else final.after + grace
 
     def scheduled_by(self, name: str) -> dict[str, Any]:
         """Return further options for messages of the schedule of this name."""

@@ -231,11 +231,10 @@ class Runner:
             if not task.limits:
                 with self.bound(run) if task.hard_timeout else UNLIMITED:
                     return await _awaited(task, context, *args, **kwargs)
-            # A coroutine is cancelled only once: by the first limit.
-            first = task.limits[0]
-            over = over_at(run, first)
-            with self.timeouts.outlived(leased, over):
-                async with within(over, first.error):
+            # A coroutine is cancelled only once, by the first limit. The final one ends the lease.
+            first, final = task.limits[0], task.final_limit
+            with self.timeouts.outlived(leased, over_at(run, final)) if final else UNLIMITED:
+                async with within(over_at(run, first), first.error):
                     with self.bound(run):
                         return await _awaited(task, context, *args, **kwargs)
 
@@ -369,20 +368,19 @@ class Runner:
         """Fail the run and end this process if the block exceeds its hard timeout."""
         if self.grace is None or (hard := run.task.hard_limit(self.grace)) is None:
             return UNLIMITED
-        began = run.leased.started
-        due = [began + each.after.total_seconds() for each in run.task.limits if each.is_final]
+        final = run.task.final_limit
         return self.timeouts.bounded(
             run.leased,
-            began + hard.total_seconds(),
+            run.leased.started + hard.total_seconds(),
             partial(self._overran, run, threading.get_ident()),
-            due=due[-1] if due else None,
+            due=None if final is None else over_at(run, final),
         )
 
     def _overran(self, run: Run, thread: int) -> None:
         stack = stack_of(thread)
         signals.send(signals.run_overran, type(self), claim=run.leased.claim, stack=stack)
-        final = [each.error for each in run.task.limits if each.is_final]
-        error = (final[-1] if final else TaskTimeout)("It had not ended at its hard timeout.")
+        final = run.task.final_limit
+        error = (final.error if final else TaskTimeout)("It had not ended at its hard timeout.")
         run.leased.end()
         if self.shutdown:
             for each in runs_of(run):

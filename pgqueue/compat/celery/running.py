@@ -79,12 +79,12 @@ class CeleryTask(Task[Any, Any]):
 
     @property
     def limits(self) -> tuple[TimeLimit, ...]:
-        """The soft limit, then the hard one."""
+        """The soft limit, if a run reaches it before the hard one; then the hard one."""
         hard, soft = self.timeout, self.soft_timeout
-        if soft is None:
-            return () if hard is None else (TimeLimit(hard, TimeLimitExceeded),)
-        warning = TimeLimit(soft, SoftTimeLimitExceeded, is_final=False)
-        return (warning,) if hard is None else (warning, TimeLimit(hard, TimeLimitExceeded))
+        last = () if hard is None else (TimeLimit(hard, TimeLimitExceeded),)
+        if soft is None or (hard is not None and soft >= hard):
+            return last
+        return (TimeLimit(soft, SoftTimeLimitExceeded, is_final=False), *last)
 
     def using(self, **options: Any) -> Self:
         """Return a copy with other options, also soft_timeout and ignore_result."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
@@ -20,6 +21,7 @@ from pgqueue.compat.celery.exceptions import (
 )
 from pgqueue.compat.celery.schedules import schedstate, schedule
 from pgqueue.compat.celery.utils.log import get_task_logger
+from pgqueue.tasks.current import running
 from tests.class_jobs import Model, Tuple
 
 logger = get_task_logger(__name__)
@@ -179,6 +181,15 @@ def clean_up_at_the_soft_limit() -> str:
             time.sleep(0.01)
     except SoftTimeLimitExceeded:
         return "cleaned up"
+
+
+@app.task(bind=True, soft_time_limit=0.05)
+async def clean_up_at_length(self: Any) -> None:
+    """Go on after the soft limit; note whether the lease is given up."""
+    with suppress(asyncio.CancelledError):
+        await asyncio.sleep(60)
+    await asyncio.sleep(0.2)
+    SEEN.append(running.get().run.overdue)  # type: ignore[union-attr]
 
 
 @app.task(time_limit=0.05, autoretry_for=(Exception,))

@@ -19,6 +19,7 @@ from pgqueue.models import History, Message
 from pgqueue.tasks import redacting, registry
 from pgqueue.testing import run_all
 from pgqueue.values.number_checks import LARGEST
+from pgqueue.worker import timeouts
 from tests.compat.celery import jobs
 from tests.compat.celery.jobs import SEEN
 
@@ -328,6 +329,21 @@ class TestTimeLimits:
         result = ran(jobs.ignore_the_soft_limit.delay())
 
         assert result.get() == "SoftTimeLimitExceeded TimeLimitExceeded"
+
+    def test_a_soft_limit_after_the_hard_one_is_never_reached(self) -> None:
+        own = jobs.add.own.using(timeout=5, soft_timeout=5)
+
+        assert [each.error for each in own.limits] == [exceptions.TimeLimitExceeded]
+
+    @pytest.mark.parametrize(("limits", "gives_up"), [({}, False), ({"time_limit": 0.1}, True)])
+    def test_a_coroutine_keeps_its_lease_until_its_hard_limit(
+        self, monkeypatch: pytest.MonkeyPatch, limits: dict[str, float], gives_up: bool
+    ) -> None:
+        monkeypatch.setattr(timeouts, "CLEANING_UP", 0)
+
+        ran(jobs.clean_up_at_length.apply_async(**limits))
+
+        assert [gives_up] == SEEN
 
     def test_a_call_has_limits_of_its_own(self) -> None:
         options = {"time_limit": 20, "soft_time_limit": 10}

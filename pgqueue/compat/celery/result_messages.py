@@ -11,6 +11,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 
 from pgqueue.codec.encoding import ResultOf
+from pgqueue.codec.references import referred
 from pgqueue.compat.celery.request import call_of
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
@@ -65,8 +66,11 @@ def replacing(found: TaskResult[Any] | None) -> str | None:
     """Return the number of the message that replaced this ended message."""
     if found is None or found.status is not Outcome.SUCCEEDED:
         return None
-    returned = found.return_value
-    return str(returned.message_id) if isinstance(returned, ResultOf) else None
+    of = None
+    # As plain JSON: the row of a model instance may be deleted.
+    with suppress(UnreadablePayload):
+        of = referred(found.task.codec.plain_result(found._stored.result or "null"))
+    return None if of is None else str(of)
 
 
 def _number(task_id: str, alias: str) -> str | None:

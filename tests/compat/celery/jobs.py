@@ -66,6 +66,11 @@ def create_group(name: str) -> int:
     return int(Group.objects.create(name=name).pk)
 
 
+@app.task
+def find_group(id: int) -> Group:
+    return Group.objects.get(pk=id)
+
+
 @app.task(name="sum-of-two-numbers")
 def explicitly_named(x: int, y: int) -> int:
     return x + y

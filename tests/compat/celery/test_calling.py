@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import transaction
 from django.utils import timezone
 
@@ -235,6 +236,15 @@ class TestResults:
             result.get(timeout=1)
         assert repr(result.get(propagate=False)) == "ValueError('oh')"
         assert "in fail" in (result.traceback or "")
+
+    def test_the_state_of_a_result_is_known_when_its_row_is_deleted(self) -> None:
+        result = jobs.find_group.delay(jobs.create_group("authors"))
+        run_all()
+        Group.objects.all().delete()
+
+        assert (result.state, result.ready(), result.successful()) == (states.SUCCESS, True, True)
+        with pytest.raises(Group.DoesNotExist):
+            result.get()
 
     def test_a_message_is_revoked(self) -> None:
         results = [jobs.add.delay(1, 2) for _ in range(4)]

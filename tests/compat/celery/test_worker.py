@@ -58,6 +58,23 @@ def test_a_policy_is_stated_when_the_limit_has_changed_and_else_left_alone(setti
     settings.CELERY_TASK_ANNOTATIONS = {jobs.limited.name: {"rate_limit": "5/h"}}
     rates.apply()
     assert (Policy.objects.get().rate, Policy.objects.get().per) == (5, timedelta(hours=1))
+    assert Policy.objects.get().max_running == 1
+
+
+def test_a_rate_limit_that_no_policy_states_is_an_error_and_the_others_hold(
+    settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.CELERY_TASK_ANNOTATIONS = {
+        jobs.add.name: {"rate_limit": "often"},
+        jobs.limited.name: {"rate_limit": "10/m"},
+    }
+
+    rates.apply()
+
+    assert Policy.objects.get().key == jobs.limited.name
+    [told] = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert told.startswith(f"{jobs.add.name}: its rate_limit does not hold, ")
+    assert "rate_limit='often': it must have the form" in told
 
 
 def test_that_a_rate_limit_holds_for_all_workers_is_said_once(

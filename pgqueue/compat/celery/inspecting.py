@@ -11,7 +11,7 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.request import given_id
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.conf import settings
-from pgqueue.tasks import registry
+from pgqueue.tasks import redacting, registry
 
 MOST = 1000
 """The maximum of listed messages of each kind."""
@@ -103,14 +103,15 @@ def _messages(**state: str) -> Any:
 
 def _told(message: Any) -> dict[str, Any]:
     payload = message.payload if isinstance(message.payload, dict) else {}
-    task = registry.find(message.task)
-    hides = isinstance(task, CeleryTask) and task.redact
+    args, kwargs, _ = redacting.redacted_call(
+        message.task, payload.get("args", []), payload.get("kwargs", {})
+    )
     return {
         "id": given_id(message.metadata) or str(message.pk),
         "name": message.task,
         "type": message.task,
-        "args": [] if hides else payload.get("args", []),
-        "kwargs": {} if hides else payload.get("kwargs", {}),
+        "args": args,
+        "kwargs": kwargs,
         "time_start": message.claimed_at.timestamp() if message.claimed_at else None,
         "delivery_info": {"routing_key": message.channel, "priority": message.priority // 10},
     }

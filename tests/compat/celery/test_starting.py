@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.core.checks import run_checks
+from django.utils import timezone
 
 from pgqueue.compat.celery import (
     Celery,
@@ -35,8 +37,10 @@ from pgqueue.compat.celery.schedules import BaseSchedule, crontab, maybe_schedul
 from pgqueue.compat.celery.utils import time as times
 from pgqueue.compat.celery.worker.request import Request
 from pgqueue.exceptions import InvalidTask
-from pgqueue.models import Message
+from pgqueue.models import Message, Worker
+from pgqueue.redaction import MASK
 from pgqueue.testing import run_all
+from tests import cards
 from tests.compat.celery import jobs
 from tests.eventually import eventually
 
@@ -214,6 +218,20 @@ def test_a_worker_in_a_test_runs_tasks_and_is_inspected() -> None:
     assert active[0]["id"] == running.id
     assert waiting["request"]["id"] == later.id == "job-9"
     assert list(app.control.inspect([worker]).ping() or {}) in ([], [worker])
+
+
+@pytest.mark.django_db
+def test_an_inspection_redacts_the_arguments_of_all_tasks() -> None:
+    now = timezone.now()
+    Worker.objects.create(id=UUID(int=1), host="web", pid=1, started_at=now, last_seen=now)
+    jobs.charge.apply_async(("Ada", cards.CARD), countdown=600)
+    jobs.note.apply_async(("Ada",), {"token": cards.TOKEN}, countdown=600)
+    cards.charge.using(run_after=600).enqueue(7, cards.CARD)
+
+    [scheduled] = jobs.app.control.inspect().scheduled().values()
+
+    told = [(each["request"]["args"], each["request"]["kwargs"]) for each in scheduled]
+    assert told == [(["Ada", MASK], {}), (["Ada"], {"token": MASK}), ([7, MASK], {})]
 
 
 def test_a_task_finds_its_app_as_other_packages_ask_for_it() -> None:

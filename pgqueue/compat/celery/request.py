@@ -33,12 +33,12 @@ def call_of(message: TaskResult[Any]) -> tuple[list[Any], dict[str, Any]]:
 
 
 class Request:
-    """The request outside of a run: empty, except that the task was called directly."""
+    """The request outside of a run: empty, except for the arguments of a direct call."""
 
     id: str | None = None
     task: str | None = None
-    args: Any = ()
-    kwargs: Any = {}
+    args: Any
+    kwargs: Any
     retries = 0
     is_eager = False
     called_directly = True
@@ -65,6 +65,10 @@ class Request:
     properties: Any = None
     replaced_task_nesting = 0
     utc = True
+
+    def __init__(self, args: Any = (), kwargs: Any = None) -> None:
+        self.args = args
+        self.kwargs = {} if kwargs is None else kwargs
 
     def __getattr__(self, name: str) -> Any:
         """Return a header of the message, as in Celery."""
@@ -263,8 +267,9 @@ def given_id(metadata: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-NOTHING = Request()
 _announced: ContextVar[tuple[Any, Request] | None] = ContextVar("announced", default=None)
+_called: ContextVar[tuple[Any, Request] | None] = ContextVar("called", default=None)
+"""The innermost direct call. No task runs by it, as in Celery."""
 
 
 def context_of(task: Any) -> CeleryContext | None:
@@ -275,12 +280,14 @@ def context_of(task: Any) -> CeleryContext | None:
 
 
 def request_of(task: Any) -> Request:
-    """Return the request of the current run of this task, or an empty request."""
+    """Return the request of the current run or call of this task, or a new, empty request."""
     told = _announced.get()
     if told is not None and told[0] is task:
         return told[1]
-    context = context_of(task)
-    return NOTHING if context is None else context.request
+    if (context := context_of(task)) is not None:
+        return context.request
+    called = _called.get()
+    return called[1] if called is not None and called[0] is task else Request()
 
 
 def running_task() -> Any:
@@ -294,8 +301,9 @@ def running_task() -> Any:
 @contextmanager
 def requesting(task: Any, request: Request) -> Iterator[None]:
     """Set the task's request inside this block, outside of a worker's run."""
-    token = _announced.set((task, request))
+    current = _called if request.called_directly else _announced
+    token = current.set((task, request))
     try:
         yield
     finally:
-        _announced.reset(token)
+        current.reset(token)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn
 
@@ -20,7 +21,7 @@ from pgqueue.compat.celery.encoding import CeleryCodec
 from pgqueue.compat.celery.exceptions import MaxRetriesExceededError, Retry, Unsupported
 from pgqueue.compat.celery.placing import LINKS, store
 from pgqueue.compat.celery.publishing import publish
-from pgqueue.compat.celery.request import Request, context_of, request_of
+from pgqueue.compat.celery.request import Request, context_of, request_of, requesting
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.compat.celery.signatures import Signature, plain
 from pgqueue.exceptions import InvalidArgument, InvalidTask
@@ -95,7 +96,12 @@ class Task:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function at once, without storing a message."""
-        return self.run(*args, **kwargs)
+        if not self.request.called_directly:
+            return self.run(*args, **kwargs)
+        request = Request(args, kwargs)
+        with requesting(self, request):
+            returned = self.run(*args, **kwargs)
+        return _awaited(self, request, returned) if inspect.iscoroutine(returned) else returned
 
     def __repr__(self) -> str:
         return f"<@task: {self.name}>"
@@ -413,6 +419,11 @@ class Task:
 def _unlinked(options: Mapping[str, Any], *others: str) -> dict[str, Any]:
     """Return the options without links, and without the named others."""
     return {name: each for name, each in options.items() if name not in (*LINKS, *others)}
+
+
+async def _awaited(task: Task, request: Request, returned: Coroutine[Any, Any, Any]) -> Any:
+    with requesting(task, request):
+        return await returned
 
 
 def _without_self(task: Task) -> Callable[..., Any]:

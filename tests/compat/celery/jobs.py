@@ -640,6 +640,20 @@ def tenant_of(self: Any) -> Any:
     return self.request.tenant, self.request.get("tenant"), self.request.get("colour", "blue")
 
 
+@shared_task(bind=True)
+def note_a_tenant(self: Any, tenant: str) -> Any:
+    before = self.request.get("tenant")
+    self.request.tenant = self.request.kwargs["tenant"] = tenant
+    return before, self.request.tenant, self.request.kwargs
+
+
+@shared_task(bind=True)
+async def note_a_tenant_async(self: Any, tenant: str) -> Any:
+    before = self.request.get("tenant")
+    self.request.tenant = tenant
+    return before, self.request.tenant
+
+
 @shared_task(base=Tenanted)
 def note_id_tenanted(task_id: str) -> None:
     """An errback that is a message of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import pickle
@@ -405,6 +406,19 @@ class TestRequests:
             "argsrepr": "(1,)", "kwargsrepr": "{'y': 2}", "children": (), "group_index": None,
             "ignore_result": False, "chain": None,
         }  # fmt: skip
+
+    def test_a_direct_call_has_a_request_of_its_own(self) -> None:
+        assert jobs.note_a_tenant("acme") == (None, "acme", {"tenant": "acme"})
+        assert jobs.note_a_tenant("other") == (None, "other", {"tenant": "other"})
+        assert asyncio.run(jobs.note_a_tenant_async("acme")) == (None, "acme")
+        assert asyncio.run(jobs.note_a_tenant_async("other")) == (None, "other")
+        assert not hasattr(jobs.note_a_tenant.request, "tenant")
+        assert not hasattr(jobs.create_group.request, "tenant")
+
+    def test_the_arguments_of_a_request_outside_of_a_run_are_not_shared(self) -> None:
+        jobs.add.request.kwargs["tenant"] = "acme"
+
+        assert jobs.mul.request.kwargs == {}
 
     @pytest.mark.parametrize("name", ["chain", "callbacks"])
     def test_what_follows_can_not_be_taken_away(self, name: str) -> None:

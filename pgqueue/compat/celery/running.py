@@ -13,7 +13,7 @@ from asgiref.sync import sync_to_async
 
 from pgqueue.calls.outcomes import Ending
 from pgqueue.codec.arguments import Codec
-from pgqueue.compat.celery import announcing, publishing
+from pgqueue.compat.celery import announcing, current, publishing
 from pgqueue.compat.celery.calling import options_of, routed
 from pgqueue.compat.celery.capturing import capture
 from pgqueue.compat.celery.exceptions import (
@@ -128,7 +128,7 @@ class CeleryTask(Task[Any, Any]):
 
     def scheduled_by(self, name: str) -> dict[str, Any]:
         """Return the options of a beat_schedule entry, with additions by routes and signals."""
-        entry = self.origin.conf.beat_schedule.get(name)
+        entry = current.conf().beat_schedule.get(name)
         if entry is None:
             return {}
         args, kwargs = tuple(entry.get("args") or ()), dict(entry.get("kwargs") or {})

@@ -191,6 +191,17 @@ class TestEntries:
         assert jobs.add.own.scheduled_by("another") == {}
 
     @pytest.mark.django_db
+    def test_a_tick_of_another_apps_task_has_the_options_of_its_entry(self) -> None:
+        app = Celery("later")
+        app.conf.beat_schedule = {
+            "nightly": {"task": jobs.create_group.name, "schedule": 60, "args": ("authors",),
+                        "options": {"queue": "night"}},
+        }  # fmt: skip
+
+        assert declared()["nightly"].task == jobs.create_group.name
+        assert jobs.create_group.own.scheduled_by("nightly")["channel"] == "night"
+
+    @pytest.mark.django_db
     def test_a_tick_is_routed_and_told_of_before_it_is_stored(
         self, settings: Any, queue: Any
     ) -> None:

@@ -193,6 +193,25 @@ def test_a_scheduler_whose_schedules_nobody_reads_is_refused(settings: Any) -> N
     assert check_scheduler(None) == []
 
 
+def test_an_override_is_noticed_in_any_namespace(settings: Any) -> None:
+    app = Celery("shop")
+    app.config_from_object("django.conf:settings", namespace="SHOP")
+    before = app.conf.task_default_queue
+
+    settings.SHOP_TASK_DEFAULT_QUEUE = "sums"
+
+    assert (before, app.conf.task_default_queue) == (None, "sums")
+
+
+def test_an_entry_that_is_added_to_a_schedule_in_place_is_of_its_app_alone() -> None:
+    app = Celery("shop")
+
+    app.conf.beat_schedule["nightly"] = {"task": jobs.add.name, "schedule": 60}
+
+    assert list(app.conf.beat_schedule) == ["nightly"]
+    assert Celery("other").conf.beat_schedule == {}
+
+
 def test_without_a_namespace_settings_have_their_old_names(settings: Any) -> None:
     settings.CELERYBEAT_SCHEDULE = {"nightly": {"task": jobs.add.name, "schedule": 30}}
     settings.CELERY_ROUTES = {jobs.add.name: {"queue": "old"}}

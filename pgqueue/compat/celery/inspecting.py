@@ -12,6 +12,7 @@ from pgqueue.compat.celery.request import given_id
 from pgqueue.compat.celery.running import CeleryTask
 from pgqueue.conf import settings
 from pgqueue.tasks import redacting, registry
+from pgqueue.values.instants import aware
 
 MOST = 1000
 """The maximum of listed messages of each kind."""
@@ -45,7 +46,7 @@ class Inspect:
         """Return the messages that wait for their time: the same for each worker."""
         waiting = [
             {
-                "eta": each.run_at.isoformat(),
+                "eta": aware(each.run_at).isoformat(),
                 "priority": each.priority // 10,
                 "request": _told(each),
             }
@@ -112,6 +113,6 @@ def _told(message: Any) -> dict[str, Any]:
         "type": message.task,
         "args": args,
         "kwargs": kwargs,
-        "time_start": message.claimed_at.timestamp() if message.claimed_at else None,
+        "time_start": aware(message.claimed_at).timestamp() if message.claimed_at else None,
         "delivery_info": {"routing_key": message.channel, "priority": message.priority // 10},
     }

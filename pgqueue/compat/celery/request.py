@@ -19,6 +19,7 @@ from pgqueue.exceptions import UnreadablePayload
 from pgqueue.tasks import TaskResult, flow_results
 from pgqueue.tasks.context import TaskContext
 from pgqueue.tasks.current import running
+from pgqueue.values.instants import aware
 
 OURS = "celery"
 """The metadata key of a message's values for Celery, such as its task_id."""
@@ -180,7 +181,7 @@ class RunRequest(Request):
         rows = apps.get_model("pgqueue", "Message").objects.using(self._context.database)
         found = rows.filter(pk=self._context.id)
         at: datetime | None = found.values_list("expires_at", flat=True).first()
-        return at.isoformat() if at else None
+        return aware(at).isoformat() if at else None
 
 
 class EagerRequest(Request):

@@ -14,6 +14,7 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.exceptions import InvalidSchedule
 from pgqueue.options.schedules import When, project_timezone, rhythm_of
 from pgqueue.values.error_words import shown
+from pgqueue.values.instants import local
 from pgqueue.values.number_checks import as_timedelta
 
 Field: TypeAlias = "str | int | Iterable[int]"
@@ -41,7 +42,7 @@ class BaseSchedule:
     def now(self) -> datetime:
         """Return the current time in the project's time zone."""
         nowfun = getattr(self, "nowfun", None)
-        return nowfun() if nowfun else timezone.localtime()
+        return nowfun() if nowfun else local(timezone.now())
 
     def remaining_estimate(self, last_run_at: datetime) -> timedelta:
         """Return the time until it is due, counted from the last run."""

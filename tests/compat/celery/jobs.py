@@ -641,6 +641,11 @@ def tenant_of(self: Any) -> Any:
 
 
 @shared_task(bind=True)
+def expiry(self: Any) -> Any:
+    return self.request.expires
+
+
+@shared_task(bind=True)
 def note_a_tenant(self: Any, tenant: str) -> Any:
     before = self.request.get("tenant")
     self.request.tenant = self.request.kwargs["tenant"] = tenant

@@ -90,6 +90,16 @@ class TestCrontab:
             crontab(nowfun=datetime.now)
 
 
+def test_a_schedule_tells_when_it_is_due_in_a_project_without_time_zones(settings: Any) -> None:
+    settings.USE_TZ = False
+    settings.TIME_ZONE = "Asia/Tokyo"
+    hourly = crontab(minute=0)
+
+    assert abs(hourly.now() - datetime.now(UTC)) < timedelta(minutes=1)
+    assert hourly.is_due(MONDAY - timedelta(days=20_000)).is_due
+    assert timedelta() < hourly.remaining_estimate(hourly.now()) <= timedelta(hours=1)
+
+
 def test_the_sun_is_no_schedule() -> None:
     with pytest.raises(exceptions.Unsupported, match="no schedule follows the sun"):
         solar("sunset", -37.81753, 144.96715)

@@ -234,6 +234,18 @@ def test_an_inspection_redacts_the_arguments_of_all_tasks() -> None:
     assert told == [(["Ada", MASK], {}), (["Ada"], {"token": MASK}), ([7, MASK], {})]
 
 
+@pytest.mark.django_db
+def test_an_inspection_tells_instants_in_a_project_without_time_zones(settings: Any) -> None:
+    settings.USE_TZ = False
+    now, at = timezone.now(), datetime(2100, 1, 1, 12, tzinfo=UTC)
+    Worker.objects.create(id=UUID(int=1), host="web", pid=1, started_at=now, last_seen=now)
+    jobs.add.apply_async((1, 2), eta=at)
+
+    [[scheduled]] = jobs.app.control.inspect().scheduled().values()
+
+    assert datetime.fromisoformat(scheduled["eta"]) == at
+
+
 def test_a_task_finds_its_app_as_other_packages_ask_for_it() -> None:
     assert jobs.create_group._get_app() is jobs.app
 

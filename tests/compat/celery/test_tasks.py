@@ -407,6 +407,14 @@ class TestRequests:
             "ignore_result": False, "chain": None,
         }  # fmt: skip
 
+    def test_it_expires_at_an_instant_in_a_project_without_time_zones(self, settings: Any) -> None:
+        settings.USE_TZ = False
+        at = datetime(2100, 1, 1, 12, tzinfo=UTC)
+
+        told = ran(jobs.expiry.apply_async(expires=at)).get()
+
+        assert datetime.fromisoformat(told) == at
+
     def test_a_direct_call_has_a_request_of_its_own(self) -> None:
         assert jobs.note_a_tenant("acme") == (None, "acme", {"tenant": "acme"})
         assert jobs.note_a_tenant("other") == (None, "other", {"tenant": "other"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Mapping
-from itertools import count
 from typing import Any, NamedTuple
 
 from pgqueue.calls.callables import check_did_run
@@ -15,8 +14,9 @@ from pgqueue.compat.celery.signatures import as_signatures
 from pgqueue.compat.celery.utils import uuid
 from pgqueue.exceptions import Cancel, Defer, Discard, InvalidResult
 
-REQUEUED = 100
-"""The maximum of immediate requeues in one call. A worker has no maximum."""
+MOST = 100
+"""The maximum of requeues in one call, and of retries if the task has no maximum. A worker has
+none."""
 
 
 class _Failures(NamedTuple):
@@ -34,8 +34,8 @@ def apply(
         Exception: the task's error, if `throws` is true.
     """
     id = options.get("task_id") or uuid()
-    requeued = 0
-    for retries in count(options.get("retries", 0)):
+    retries, requeued = options.get("retries", 0), 0
+    while True:
         request = EagerRequest(
             task, id, args, kwargs, retries=retries, headers=options.get("headers")
         )
@@ -49,7 +49,7 @@ def apply(
                 value, state, error = None, states.IGNORED if ignored else states.REVOKED, None
             except Defer:
                 requeued += 1
-                if requeued > REQUEUED:
+                if requeued > MOST:
                     raise
                 continue
             except Exception as raised:
@@ -58,6 +58,7 @@ def apply(
             announcing.tell(task, request, state, value)
         if state != states.RETRY:
             break
+        retries += 1
     text = "".join(traceback.format_exception(error)) if error else None
     _follow(state, value, request, text, options)
     if throws and error is not None:
@@ -94,6 +95,8 @@ def _call(task: Any, args: Any, kwargs: Any, options: Mapping[str, Any]) -> Any:
 
 def _state(task: Any, error: BaseException, retries: int) -> str:
     if isinstance(error, InvalidResult):  # as in a worker: a retry would return the same value
+        return states.FAILURE
+    if task.own.backoff.max_retries is None and retries >= MOST:
         return states.FAILURE
     delay = task.own.backoff(error, _Failures(retries + 1))
     return states.FAILURE if delay is None else states.RETRY

@@ -246,6 +246,14 @@ def requeues(self: Any) -> str:
     return "received two times"
 
 
+@app.task(bind=True)
+def requeue_once(self: Any) -> list[int]:
+    SEEN.append(self.request.retries)
+    if len(SEEN) == 1:
+        raise Reject("not yet", requeue=True)
+    return SEEN
+
+
 class NoisyTask(Task):
     """Handlers, as the guide has them."""
 

@@ -318,6 +318,14 @@ class TestEager:
         assert jobs.render_scene.apply(("/x",)).failed()
         assert jobs.upload_files.apply((["a"],)).get() == "uploaded"
 
+    def test_a_task_without_a_maximum_of_retries_ends_as_well(self) -> None:
+        result = jobs.backing_off.apply(("ValueError",))
+
+        assert result.failed() and repr(result.result) == "ValueError('ValueError')"
+
+    def test_a_requeue_counts_as_no_retry(self) -> None:
+        assert jobs.requeue_once.apply().get() == [0, 0]
+
     def test_all_is_eager_where_the_settings_say_so(self, settings: Any) -> None:
         settings.CELERY_TASK_ALWAYS_EAGER = True
 

@@ -879,7 +879,7 @@ class TestOperating:
         found = get_flow(f.id)
 
         assert (found.id, found.name) == (f.id, "found")
-        for unknown in ("0", "x", ""):
+        for unknown in ("0", "x", "", "9" * 30, "9" * 4301):
             with pytest.raises(FlowDoesNotExist):
                 get_flow(unknown)
 

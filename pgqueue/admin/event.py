@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.display import NOTHING, ExcerptAdmin
 from pgqueue.admin.filters import AfterFilter, TopicFilter, UptoFilter, as_position
+from pgqueue.engine.lookup import id_of
 from pgqueue.exceptions import InvalidFilter
 from pgqueue.listing.index import Index, Listing
 from pgqueue.models import Event
@@ -56,8 +57,8 @@ class EventAdmin(ExcerptAdmin):
         if upto := chosen.get("upto"):
             rows = rows.filter(position__lte=as_position(upto))
         wanted = {"topic": _topic(chosen["topic"])} if "topic" in chosen else {}
-        if term.isdecimal() and rows.filter(pk=term).exists():
-            return Listing(rows=rows.filter(pk=term), order=(), wording=_("By its position"))
+        if (id := id_of(term)) and rows.filter(pk=id).exists():
+            return Listing(rows=rows.filter(pk=id), order=(), wording=_("By its position"))
         if term:
             wanted["key"] = term
         return NEWEST_FIRST.listing(rows, wanted)

@@ -30,6 +30,7 @@ from pgqueue.admin.operations import CANCEL, DISCARD, REPLAY, MessageOperation, 
 from pgqueue.conf import settings
 from pgqueue.engine import flow_graph, flows
 from pgqueue.engine.flow_graph import Graph
+from pgqueue.engine.lookup import id_of
 from pgqueue.engine.operate import BATCH
 from pgqueue.listing.flows import ENDED, LIVING, by_state
 from pgqueue.listing.index import NOT_WHOLE, Comparison, Listing, without
@@ -88,8 +89,8 @@ class FlowAdmin(ListedAdmin):
 
     def get_listing(self, request: HttpRequest, chosen: Mapping[str, str], term: str) -> Listing:
         rows, wanted = self.get_queryset(request), dict[str, Any]()
-        if term.isdecimal() and rows.filter(pk=term).exists():
-            return Listing(rows=rows.filter(pk=term), order=("id",), wording=_("By its id"))
+        if (id := id_of(term)) and rows.filter(pk=id).exists():
+            return Listing(rows=rows.filter(pk=id), order=("id",), wording=_("By its id"))
         if term:
             wanted["name"] = Comparison("strpos(lower({}), lower(%s)) > 0", term)
         return by_state(rows, wanted, chosen.get("state"))

@@ -45,6 +45,7 @@ from pgqueue.admin.preview import in_words
 from pgqueue.admin.search import direct
 from pgqueue.admin.tabs import ListTab, of_messages
 from pgqueue.conf import settings
+from pgqueue.engine.lookup import id_of
 from pgqueue.listing import waits
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.listing.messages import INDEXES, by_contents, newest_first, of_key
@@ -260,10 +261,9 @@ def _to_history(object_id: str) -> HttpResponse:
 
 
 def _has_ended(object_id: str) -> bool:
-    return (
-        object_id.isdecimal()
-        and History.objects.using(settings().database).filter(pk=object_id).exists()
-    )
+    if (id := id_of(object_id)) is None:
+        return False
+    return History.objects.using(settings().database).filter(pk=id).exists()
 
 
 def _policies(request: HttpRequest, seen: KeyState) -> list[tuple[str, str]]:

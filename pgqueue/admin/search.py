@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.engine import run_statistics
+from pgqueue.engine.lookup import id_of
 from pgqueue.engine.run_statistics import WINDOWS
 from pgqueue.listing.index import NOT_WHOLE, Listing, channels_in_use, without
 from pgqueue.listing.messages import of_key
@@ -43,8 +44,8 @@ def direct(rows: QuerySet[Any], term: str) -> Listing | None:
 
     Only live messages are found by their dedupe keys: history has no index on them.
     """
-    if term.isdecimal() and rows.filter(pk=term).exists():
-        return Listing(rows=rows.filter(pk=term), order=("id",), wording=_("By its id"))
+    if (id := id_of(term)) and rows.filter(pk=id).exists():
+        return Listing(rows=rows.filter(pk=id), order=("id",), wording=_("By its id"))
     if not term or rows.model is not Message:
         return None
     # An equality for each column of the unique index.

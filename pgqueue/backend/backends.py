@@ -124,9 +124,9 @@ class PostgresBackend(api.BaseTaskBackend):
             TaskResultDoesNotExist: the message does not exist, or belongs to another backend.
         """
         message = declared = None
-        if str(result_id).isdecimal():
+        if (id := lookup.id_of(result_id)) is not None:
             with needing_tables(self._database):
-                message = lookup.find(connections[self._database], int(result_id))
+                message = lookup.find(connections[self._database], id)
         if message:
             declared = registry.find(message.task)
         if not message or not isinstance(declared, AdoptedTask):

@@ -41,6 +41,13 @@ class Found(NamedTuple):
     result: str | None
 
 
+def id_of(given: str | int) -> int | None:
+    """Return the id that a text or a number is; None: no row can have it."""
+    text = str(given)
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(LARGEST))
+    return int(text) if is_number and 0 < int(text) <= LARGEST else None
+
+
 def find(connection: Cursors, id: int) -> Found | None:
     """Return the message with this id, live or from history; None: there is none."""
     return find_each(connection, [id]).get(id)

@@ -18,6 +18,7 @@ from pgqueue.database.connections import borrow
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import flows as engine
 from pgqueue.engine import lookup, operate
+from pgqueue.engine.lookup import id_of
 from pgqueue.engine.operate import BATCH, Operated, Verb
 from pgqueue.exceptions import FlowDoesNotExist, InvalidFlow, WaitInTransaction, WaitTimeout
 from pgqueue.states import WAITING, Outcome, State
@@ -112,8 +113,10 @@ def get_flow(id: str | int, *, database: str | None = None) -> Flow:
         FlowDoesNotExist: the flow was rolled back, or is no longer kept.
     """
     alias = database or settings().database
+    if (flow_id := id_of(id)) is None:
+        raise _unknown(id)
     with needing_tables(alias):
-        found = engine.find_flow(connections[alias], int(id)) if str(id).isdecimal() else None
+        found = engine.find_flow(connections[alias], flow_id)
     if found is None:
         raise _unknown(id)
     known = Flow(found.name, alias)

@@ -34,6 +34,7 @@ from pgqueue.states import Outcome, State
 from pgqueue.tasks import log_lines, rerunning, signalling, waiting
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.returned import returned
+from pgqueue.values.error_words import shown
 from pgqueue.values.instants import of_project
 from pgqueue.values.number_checks import as_timedelta
 
@@ -475,10 +476,10 @@ def fetch(task: Declaration[Any, T], result_id: str | int) -> TaskResult[T]:
 def _find(task: Declaration[Any, Any], result_id: str | int, connection: Cursors) -> Found:
     if result_id == "":
         raise _not_stored(task)
-    if not str(result_id).isdecimal():
-        raise TaskResultDoesNotExist(f"{result_id!r} is not the id of a message.")
+    if (id := lookup.id_of(result_id)) is None:
+        raise TaskResultDoesNotExist(f"{shown(result_id)} is not the id of a message.")
     with needing_tables(task.alias):
-        found = lookup.find(connection, int(result_id))
+        found = lookup.find(connection, id)
     if found is None:
         raise TaskResultDoesNotExist(
             f"No message has the id {result_id}: it was rolled back, or its history was purged."

@@ -58,6 +58,13 @@ class TestDedupeKeys:
 
         assert listed(viewer, f"{MESSAGES}?q={first}") == [first]
 
+    @pytest.mark.parametrize("listing", ["message", "history", "flow", "event"])
+    def test_a_number_that_no_id_can_be_is_searched_as_a_text(
+        self, listing: str, viewer: Client
+    ) -> None:
+        assert viewer.get(f"/admin/pgqueue/{listing}/?q={'9' * 4301}").status_code == 200
+        assert led_to(viewer, f"/admin/pgqueue/{listing}/{'9' * 4301}/change/") == "/admin/"
+
     def test_an_operation_on_everything_takes_it_for_no_key(self, queue, operator: Client):
         enqueue(queue, key="k")
         hold(queue, dedupe_keys=["k"])

@@ -401,7 +401,9 @@ class TestAResult:
         assert (found.started_at, found.finished_at, found.last_attempted_at) == (None, None, None)
         assert async_to_sync(jobs.mail.aget_result)(result.id).id == result.id
 
-    @pytest.mark.parametrize("id", ["0", "x", "-1", "9" * 30, ""])
+    @pytest.mark.parametrize(
+        "id", ["0", "x", "-1", "9" * 30, pytest.param("9" * 4301, id="too long"), "٣", ""]
+    )
     def test_that_is_not_there_is_not_found(self, id: str) -> None:
         with pytest.raises(api.TaskResultDoesNotExist):
             jobs.add.get_result(id)

@@ -134,7 +134,7 @@ class TestAMessage:
         assert (found.id, found.args, found.kwargs) == (result.id, [1], {"b": 2})
         with pytest.raises(TaskResultMismatch):
             jobs.mail.get_result(result.id)
-        for missing in ("0", "x", "-1", "99999999999999999999"):
+        for missing in ("0", "x", "-1", "99999999999999999999", "9" * 4301):
             with pytest.raises(TaskResultDoesNotExist):
                 jobs.add.get_result(missing)
 

@@ -16,6 +16,7 @@ from pgqueue.compat.celery.utils import uuid
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.database.sql_files import load
+from pgqueue.engine.lookup import id_of
 from pgqueue.values.number_checks import as_timedelta
 
 SQL = load(__name__)
@@ -193,11 +194,12 @@ class GroupResult(ResultSet):
     def restore(cls, id: str, backend: Any = None, app: Any = None) -> GroupResult | None:
         """Return the group of this id, without inner groups; None: there is none."""
         flow, _, number = str(id).partition(".")
-        if not flow.isdecimal() or not number:
+        flow_id = id_of(flow)
+        if flow_id is None or not number or not number.isprintable():
             return None
         alias = settings().database
         with needing_tables(alias), connections[alias].cursor() as cursor:
-            cursor.execute(SQL["members"], {"flow_id": int(flow), "group": number})
+            cursor.execute(SQL["members"], {"flow_id": flow_id, "group": number})
             rows = cursor.fetchall()
         if not rows:
             return None

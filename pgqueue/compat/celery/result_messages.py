@@ -20,6 +20,7 @@ from pgqueue.engine import lookup
 from pgqueue.exceptions import UnknownTask, UnreadablePayload
 from pgqueue.states import Outcome
 from pgqueue.tasks import TaskResult, flow_results, registry
+from pgqueue.tasks.options import checked_dedupe_key
 
 SQL = load(__name__)
 
@@ -27,11 +28,11 @@ SQL = load(__name__)
 def message_of(id: str) -> TaskResult[Any] | None:
     """Return the message with this number or this task_id; None: there is none."""
     alias = settings().database
-    number = id if id.isdecimal() else _number(id, alias)
+    number = lookup.id_of(id) if id.isdecimal() else _number(id, alias)
     if number is None:
         return None
     with needing_tables(alias):
-        found = lookup.find(connections[alias], int(number))
+        found = lookup.find(connections[alias], number)
     if found is None:
         return None
     task = registry.find(found.task)
@@ -73,9 +74,13 @@ def replacing(found: TaskResult[Any] | None) -> str | None:
     return None if of is None else str(of)
 
 
-def _number(task_id: str, alias: str) -> str | None:
-    """Return the number of the message with this task_id."""
+def _number(task_id: str, alias: str) -> int | None:
+    """Return the number of the message with this task_id; None: there is none."""
+    try:
+        checked_dedupe_key(task_id)
+    except ValueError:
+        return None
     with needing_tables(alias), connections[alias].cursor() as cursor:
         cursor.execute(SQL["number"], {"task_id": task_id})
         found = cursor.fetchone()
-    return str(found[0]) if found else None
+    return int(found[0]) if found else None

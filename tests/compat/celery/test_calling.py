@@ -204,7 +204,7 @@ class TestIds:
             jobs.add.apply_async((1, 2), task_id=17)
 
     def test_what_is_unknown_is_pending(self) -> None:
-        for id in ("unknown", "123456789"):
+        for id in ("unknown", "123456789", "9" * 4301, "a\x00b", "\ud800", "a" * 10_000, ""):
             result = AsyncResult(id)
             assert (result.state, result.ready(), result.result) == (states.PENDING, False, None)
             with pytest.raises(TaskResultDoesNotExist):

@@ -542,6 +542,8 @@ class TestGroups:
         assert found.as_list()[2] == "x"
         assert jobs.app.GroupResult.__name__ == "GroupResult"
         assert GroupResult.restore("unknown") is None and GroupResult.restore("7.1") is None
+        for unknown in (f"{'9' * 4301}.1", f"{'9' * 30}.1", "7.\x00", "7.\ud800"):
+            assert GroupResult.restore(unknown) is None
 
     def test_it_is_found_again_when_the_key_of_a_task_id_is_no_longer_remembered(self) -> None:
         result = group(add.signature((1, 1), task_id="one"), add.s(2, 2))()

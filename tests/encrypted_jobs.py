@@ -18,6 +18,13 @@ def keep(text: str, day: date | None = None) -> str:
     return f"{text}, kept"
 
 
+@task(encrypted=True, takes_context=True, aliases=["shop.gone.kept"])
+def renamed(context: TaskContext, text: str) -> str:
+    seen.append(text)
+    context.checkpoint(text)
+    return f"{text}, kept"
+
+
 @task(encrypted=True)
 async def keep_async(text: str) -> str:
     seen.append(text)

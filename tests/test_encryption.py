@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from datetime import date
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -27,6 +28,9 @@ from pgqueue import (
     receive,
     subscribe,
 )
+from pgqueue.database.connections import borrow
+from pgqueue.engine import run_logs
+from pgqueue.engine.run_logs import RunLogRow
 from pgqueue.engine.wait import MessageSnapshot
 from pgqueue.events import subscriptions
 from pgqueue.exceptions import (
@@ -367,6 +371,35 @@ class TestATask:
         drain()
 
         assert jobs.seen == [("stored in SQL", None)]
+
+    def test_reads_what_was_stored_under_its_alias(self) -> None:
+        result = jobs.renamed.enqueue(SECRET)
+        seal = partial(encryption.enveloped, jobs.renamed.aliases[0])
+        write(
+            Message,
+            task=jobs.renamed.aliases[0],
+            payload=json.loads(seal("arguments", json.dumps({"args": [SECRET]}))),
+        )
+
+        drain()
+
+        result.refresh()
+        assert (result.args, result.return_value) == ((SECRET,), f"{SECRET}, kept")
+        assert jobs.seen == [SECRET]
+
+    def test_reads_what_ended_under_its_alias(self) -> None:
+        result = jobs.renamed.enqueue(SECRET)
+        drain()
+        seal = partial(encryption.enveloped, jobs.renamed.aliases[0])
+        write(History, task=jobs.renamed.aliases[0], result=json.loads(seal("result", '"of old"')))
+        with borrow("default") as own:
+            lines = seal("logs", json.dumps([[0, "INFO", "shop", SECRET]]))
+            run_logs.store(own, [RunLogRow(int(result.id), 1, lines)])
+
+        result.refresh()
+
+        assert result.return_value == "of old"
+        assert [line.text for line in result.logs()] == [SECRET]
 
     def test_that_asks_no_more_reads_what_was_encrypted(self) -> None:
         encrypted = jobs.keep.codec

@@ -169,6 +169,16 @@ class TestReencrypting:
         run_all()
         assert jobs.seen == [(SECRET, None)]
 
+    def test_encrypts_what_was_stored_under_an_alias(self, old: None) -> None:
+        jobs.renamed.enqueue("")
+        Message.objects.update(task=jobs.renamed.aliases[0], payload={"args": [SECRET]})
+
+        reencrypt("default")
+
+        assert_all_are_under(OLD)
+        run_all()
+        assert jobs.seen == [SECRET]
+
     def test_leaves_messages_of_other_tasks_alone(self, old: None) -> None:
         jobs.plain.enqueue(SECRET)
 

@@ -105,7 +105,7 @@ class _ReencryptionWalk:
         self._dry_run = dry_run
         self._limit = limit
         self._is_to_stop = is_to_stop
-        self._tasks = [task.name for task in registry.each() if task.encrypted]
+        self._tasks = [name for task in registry.each() if task.encrypted for name in task.names]
 
     def through(self, table: Table, ids: Collection[int] | None) -> Iterator[int]:
         """Walk through a table; yield the number of messages of each batch."""

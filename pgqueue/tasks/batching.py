@@ -113,7 +113,7 @@ def declare(function: Callable[..., Any], options: Mapping[str, Any]) -> BatchTa
         )
     given = {**options, "takes_context": True, "logs": None}
     task: BatchTask[Any, Any] = BatchTask(func=_of_one(function), function=function, **given)
-    batched.update(dict.fromkeys((task.name, *task.aliases), task))
+    batched.update(dict.fromkeys(task.names, task))
     return task
 
 

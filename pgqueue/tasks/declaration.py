@@ -146,6 +146,11 @@ class Declaration(Generic[P, T]):
         return f"{self.func.__module__}.{self.func.__qualname__}"
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of tasks whose messages are its own: its name and its aliases."""
+        return (self.name, *self.aliases)
+
+    @property
     def module_path(self) -> str:
         """The name of the task, as django.tasks calls it."""
         return self.name
@@ -288,7 +293,7 @@ class Declaration(Generic[P, T]):
         Raises:
             TaskResultMismatch: the message belongs to another task.
         """
-        if name != self.name and name not in self.aliases:
+        if name not in self.names:
             raise TaskResultMismatch(f"Message {result_id} is of {name}, not of {self.name}.")
 
     @property

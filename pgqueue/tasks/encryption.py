@@ -4,7 +4,8 @@ The recipe is Fernet's, of the library cryptography: AES-128 in CBC mode, authen
 HMAC-SHA256. `PGQUEUE["ENCRYPTION_KEYS"]` are its keys: the first one encrypts, all of them decrypt.
 
 In front of its text, a token holds the name of its task and its part: arguments, result or
-progress. So reading detects a token that was moved to another place in the database.
+progress. So reading detects a token that was moved to another place in the database. A renamed
+task also reads the tokens of its aliases.
 """
 
 from __future__ import annotations
@@ -40,7 +41,11 @@ def seal(task: str, what: str, text: str) -> str:
 
 
 def unseal(task: str, what: str, token: str) -> str:
-    """Return the text that `seal` encrypted.
+    """Return the text that `seal` encrypted for this task, by any of its names.
+
+    Args:
+        task: the name of the message's task, or one of its aliases.
+        what: the part of the message, as `seal` was given it.
 
     Raises:
         DecryptionFailed: no key decrypts the token, or it belongs to another task or part.
@@ -49,13 +54,14 @@ def unseal(task: str, what: str, token: str) -> str:
     """
     keys, _ = _keys()
     plain = _decrypted(keys, task, what, token)
-    header = _header(task, what)
-    if not plain.startswith(header):
-        raise DecryptionFailed(
-            f"The stored {what} of {task} was encrypted for another task, or as another part of a "
-            "message: it was moved in the database."
-        )
-    return plain.removeprefix(header).decode()
+    for header in (_header(name, what) for name in _names_of(task)):
+        if plain.startswith(header):
+            return plain.removeprefix(header).decode()
+    raise DecryptionFailed(
+        f"The stored {what} of {task} was encrypted for another task, or as another part of a "
+        "message: it was moved in the database. If that task was renamed, give its earlier import "
+        "path to @task(aliases=…)."
+    )
 
 
 def enveloped(task: str, what: str, text: str) -> str:
@@ -111,6 +117,14 @@ def is_installed() -> bool:
 
 def _header(task: str, what: str) -> bytes:
     return f"{what} {task}\n".encode()
+
+
+def _names_of(task: str) -> tuple[str, ...]:
+    """Return all names of a task: the tokens in its messages may have any of them."""
+    from pgqueue.tasks.declaration import tasks  # this module imports us
+
+    known = tasks.get(task)
+    return (task,) if known is None else known.names
 
 
 def _decrypted(keys: Any, task: str, what: str, token: str) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from cryptography.fernet import Fernet
 from django.db import connection
+from django.test import Client as WebClient
 
 from pgqueue import Cancel, Defer
 from pgqueue import Channel as Operated
@@ -475,6 +476,34 @@ class TestAnAlias:
         run_all()
 
         assert after.get_result(result.id).return_value == 5
+        assert calls == [("double", 2)]
+
+    def test_finds_an_encrypted_run_with_its_steps_and_links(self, settings: Any) -> None:
+        from pgqueue.tasks import declaration
+
+        settings.PGQUEUE = {**settings.PGQUEUE, "ENCRYPTION_KEYS": [Fernet.generate_key().decode()]}
+        links: list[str] = []
+
+        def body(run: DurableContext) -> Any:
+            total = run.step(double, 2)
+            if not links:
+                links.append(run.signal_url("open", 3))
+            return total + run.wait_for("go") + run.wait_for("open")
+
+        before = durable(encrypted=True)(body)
+        result = before.enqueue()
+        run(result)
+        result.signal("go", 1)
+        del declaration.tasks[before.name]
+
+        @durable(encrypted=True, aliases=[before.name])
+        def after(run: DurableContext) -> Any:
+            return body(run)
+
+        assert WebClient().post(links[0]).status_code == 200
+        run_all()
+
+        assert after.get_result(result.id).return_value == 8
         assert calls == [("double", 2)]
 
     def test_of_another_task_is_refused(self) -> None:

@@ -39,6 +39,7 @@ class Found(NamedTuple):
     worker_id: UUID | None
     progress: str | None
     result: str | None
+    ordered: bool = False
 
 
 def id_of(given: str | int) -> int | None:

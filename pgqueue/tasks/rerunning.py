@@ -90,7 +90,7 @@ def _store(
         max_attempts=found.max_attempts,
         run_at=None,
         run_after=None,
-        ordered=task.ordered,
+        ordered=found.ordered,
     )
     [id] = enqueueing.enqueue(
         connections[task.alias],

@@ -332,8 +332,8 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
     ) -> TaskResult[T]:
         """Enqueue the message once more, whatever became of it.
 
-        The new message has the channel, key, priority and options of this one, and is due at once.
-        Its metadata names this message: `rerun_of`.
+        The new message has the channel, key, order, priority and options of this one, and is due
+        at once. Its metadata names this message: `rerun_of`.
 
         Args:
             args, kwargs: other arguments; None for both: its own. One of them alone: no others.

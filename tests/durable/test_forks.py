@@ -12,6 +12,7 @@ from pgqueue.durable import DurableContext
 from pgqueue.engine import steps
 from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidStep
 from pgqueue.models import History, Message, Step, StoredSignal
+from pgqueue.testing import run_all
 from tests.durable.running import (
     Oops,
     add,
@@ -90,6 +91,22 @@ class TestARerun:
         assert message.payload == {"args": [30], "kwargs": {"more": 3}}
         assert (message.key, message.priority) == ("k", 3)
         assert message.metadata == {"rerun_of": int(result.id)}
+
+    @pytest.mark.parametrize("is_ordered", [True, False])
+    def test_keeps_the_order_that_its_message_had(self, is_ordered: bool) -> None:
+        def plain() -> None: ...
+
+        task = declared(plain, key="k", ordered=not is_ordered)
+        result = task.get_result(task.using(ordered=is_ordered).enqueue().id)
+        live = result.rerun()
+        run_all()
+        ended = result.rerun()
+
+        stored = [
+            History.objects.get(id=int(live.id)).ordered,
+            Message.objects.get(id=int(ended.id)).ordered,
+        ]
+        assert stored == [is_ordered] * 2
 
     @pytest.mark.parametrize(
         "given", [{"args": [1, 2, 3]}, {"args": []}, {"kwargs": {"other": 1}}, {"args": [object()]}]

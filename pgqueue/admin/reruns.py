@@ -15,13 +15,15 @@ from django.utils.translation import gettext_lazy
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.operations import MessageOperation, ask, operate
 from pgqueue.engine.operate import BATCH, Operated
-from pgqueue.exceptions import ChannelFull
+from pgqueue.exceptions import ChannelFull, InvalidArguments
 from pgqueue.models import History
 from pgqueue.operating.reruns import rerun_each
 
 
 def rerun_all(rows: QuerySet[History]) -> Operated:
-    """Enqueue messages once more, in the order of their ids; skip messages of a full channel.
+    """Enqueue messages once more, in the order of their ids.
+
+    Messages of a full channel are skipped, and those whose parents' results are gone.
 
     Returns:
         The ids of the messages that have a rerun.
@@ -30,7 +32,7 @@ def rerun_all(rows: QuerySet[History]) -> Operated:
     # An error undoes all of them: the user is told that none was enqueued, and may try again.
     with transaction.atomic(using=rows.db):
         for id in rows.order_by("pk").values_list("pk", flat=True):
-            with suppress(ChannelFull):
+            with suppress(ChannelFull, InvalidArguments):
                 again = rerun_each([id], database=rows.db)
                 done |= {earlier for earlier, new in again if new is not None}
     return Operated(frozenset(done))
@@ -42,7 +44,10 @@ RERUN = MessageOperation(
     label=gettext_lazy("Enqueue once more"),
     done=gettext_lazy("enqueued once more"),
     states=(),
-    otherwise=gettext_lazy("of a task that is not known here, or of a channel that is full"),
+    otherwise=gettext_lazy(
+        "of a task that is not known here, of a channel that is full, or of a flow whose results "
+        "are gone"
+    ),
     warning=gettext_lazy("Each is a new message with the same arguments: its task runs again."),
 )
 

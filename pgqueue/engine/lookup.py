@@ -40,6 +40,7 @@ class Found(NamedTuple):
     progress: str | None
     result: str | None
     ordered: bool = False
+    flow_id: int | None = None
 
 
 def id_of(given: str | int) -> int | None:

@@ -35,6 +35,8 @@ def rerun_each(
 
     Raises:
         ChannelFull: a policy's max_size is reached. Earlier messages stay enqueued.
+        InvalidArguments: a message of a flow takes a result that is gone, or must not be stored.
+            Earlier messages stay enqueued.
     """
     for start in range(0, len(ids), AT_ONCE):
         batch = ids[start : start + AT_ONCE]

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections, transaction
 
+from pgqueue.codec.encoding import Returned
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import steps
 from pgqueue.engine.enqueue import Common
 from pgqueue.engine.lookup import Found
-from pgqueue.exceptions import ChannelFull, InvalidStep
+from pgqueue.exceptions import (
+    ChannelFull,
+    InvalidArguments,
+    InvalidStep,
+    MissingEncryptionKey,
+    ParentFailed,
+    UnreadablePayload,
+)
+from pgqueue.tasks import flow_results
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
 
@@ -43,6 +53,8 @@ def rerun(task: Declaration[Any, Any], found: Found, payload: str | None = None)
         payload: other arguments as JSON; None: its own.
 
     Raises:
+        InvalidArguments: its own arguments are results of its flow, and one of them cannot be
+            stored.
         ChannelFull: a policy's max_size is reached.
     """
     return _store(task, found, payload, {"rerun_of": found.id})
@@ -59,6 +71,7 @@ def fork(
 
     Raises:
         InvalidStep: the other message has done no step of this name.
+        InvalidArguments: as `rerun` does.
         ChannelFull: a policy's max_size is reached.
     """
     connection = connections[task.alias]
@@ -96,8 +109,41 @@ def _store(
         connections[task.alias],
         common,
         keys=[found.key],
-        payloads=[found.payload if payload is None else payload],
+        payloads=[_payload(task, found) if payload is None else payload],
     ).ids
     if id is None:
         raise ChannelFull(f"The channel {found.channel!r} is full, and drops further messages.")
     return id
+
+
+def _payload(task: Declaration[Any, Any], found: Found) -> str:
+    """Return the arguments of a message as JSON: of one of a flow, with the results in them.
+
+    The new message is of no flow, and takes no results as it runs.
+    """
+    if found.flow_id is None:
+        return found.payload
+    taken: dict[int, Returned] = {}
+
+    def results(ids: Collection[int]) -> Mapping[int, Returned]:
+        taken.update(flow_results.results(task.alias, ids, since=found.created_at))
+        for id, each in taken.items():
+            if each.error is not None:
+                raise each.error
+            if each.is_encrypted and not task.encrypted:
+                raise InvalidArguments(
+                    f"the result of {each.task} #{id} is encrypted, and {task.name} is not"
+                )
+        return taken
+
+    try:
+        args, kwargs = task.codec.decode(found.payload, results)
+        return task.codec.encode(args, kwargs) if taken else found.payload
+    except (
+        *(ParentFailed, UnreadablePayload, MissingEncryptionKey),
+        *(InvalidArguments, ObjectDoesNotExist),
+    ) as error:
+        raise InvalidArguments(
+            f"{found.task} #{found.id} can't be enqueued once more with its own arguments: "
+            f"{str(error).rstrip('.')}. Give it other ones: args=, kwargs=."
+        ) from error

@@ -342,7 +342,8 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
             The result of the new message.
 
         Raises:
-            InvalidArguments, InvalidArgument: the arguments do not fit the task.
+            InvalidArguments, InvalidArgument: the arguments do not fit the task; or its own ones
+                are results of its flow, and one of them failed, is gone, or must not be stored.
             TaskResultDoesNotExist: the message was rolled back, or its history was purged.
             ChannelFull: a policy's max_size is reached.
         """
@@ -374,7 +375,7 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
 
         Raises:
             InvalidStep: this message has done no step of this name, or the task is not durable.
-            InvalidArguments: the arguments do not fit the task.
+            InvalidArguments: as for `rerun`.
             TaskResultDoesNotExist: the message was rolled back, or its history was purged.
             ChannelFull: a policy's max_size is reached.
         """

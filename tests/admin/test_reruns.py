@@ -10,7 +10,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import DatabaseError
 from django.test import Client
 
-from pgqueue import Channel
+from pgqueue import Channel, flow
 from pgqueue.admin import reruns
 from pgqueue.models import History, Message
 from pgqueue.testing import run_all
@@ -94,9 +94,25 @@ def test_messages_of_unknown_tasks_and_of_full_channels_are_counted(operator: Cl
     page = confirm(operator, choose(operator, [unknown, full, good]))
 
     assert told(page) == [
-        "1 enqueued once more, 2 of a task that is not known here, or of a channel that is full."
+        "1 enqueued once more, 2 of a task that is not known here, of a channel that is full, or "
+        "of a flow whose results are gone."
     ]
     assert arguments() == [9, 3]
+
+
+def test_messages_whose_parents_results_are_gone_are_counted(operator: Client) -> None:
+    with flow("sums") as f:
+        gone, good = (
+            f.enqueue(jobs.add, f.enqueue(jobs.add, number, b=1), b=2) for number in (10, 20)
+        )
+    run_all()
+    History.objects.filter(pk=min(History.objects.values_list("pk", flat=True))).delete()
+
+    page = confirm(operator, choose(operator, [int(gone.id), int(good.id)]))
+
+    [said] = told(page)
+    assert said.startswith("1 enqueued once more, 1 of a task that is not known here, ")
+    assert arguments() == [21]
 
 
 @pytest.mark.django_db(transaction=True)

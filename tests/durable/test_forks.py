@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 from asgiref.sync import async_to_sync
+from cryptography.fernet import Fernet
 
+from pgqueue import flow
 from pgqueue.database.connections import borrow
 from pgqueue.durable import DurableContext
 from pgqueue.engine import steps
 from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidStep
 from pgqueue.models import History, Message, Step, StoredSignal
 from pgqueue.testing import run_all
+from tests import encrypted_jobs, flow_jobs
 from tests.durable.running import (
     Oops,
     add,
@@ -25,6 +28,7 @@ from tests.durable.running import (
     returned,
     run,
 )
+from tests.management.calling import call
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -131,6 +135,44 @@ class TestARerun:
 
         assert returned(async_to_sync(result.arerun)(args=[7])) == 8
 
+    @pytest.mark.parametrize("is_named", [True, False])
+    def test_of_a_flow_takes_what_its_parents_have_returned(self, is_named: bool) -> None:
+        with flow("days") as f:
+            day = f.enqueue(flow_jobs.someday, 2030)
+            total = f.enqueue(flow_jobs.total, [f.enqueue(flow_jobs.number, 3)], extra=4)
+            year = f.enqueue(flow_jobs.year_of, day)
+        run_all()
+
+        if is_named:
+            call("pgqueue_rerun", total.id, year.id)
+        else:
+            total.rerun()
+            year.rerun()
+
+        assert [each.return_value for each in run_all()] == [7, 2030]
+
+    def test_of_a_flow_is_refused_where_a_parent_has_failed_or_is_gone(self) -> None:
+        with flow("failing") as f:
+            parents = [f.enqueue(flow_jobs.fail), f.enqueue(flow_jobs.number, 1)]
+            failed, gone = (f.enqueue(flow_jobs.note, each, on_failure="run") for each in parents)
+        run_all()
+        History.objects.filter(id=int(parents[1].id)).delete()
+
+        with pytest.raises(InvalidArguments, match=f"note #{failed.id} can't be .* is dead: "):
+            failed.rerun()
+        with pytest.raises(InvalidArguments, match=f"note #{gone.id} can't be .* kept any more. "):
+            gone.rerun()
+        assert returned(gone.rerun(args=[1])) is None
+
+    def test_of_a_flow_stores_no_encrypted_result_in_the_open(self, settings: Any) -> None:
+        settings.PGQUEUE = {**settings.PGQUEUE, "ENCRYPTION_KEYS": [Fernet.generate_key().decode()]}
+        with flow("secret") as f:
+            result = f.enqueue(flow_jobs.note, f.enqueue(encrypted_jobs.keep, "hush"))
+        run_all()
+
+        with pytest.raises(InvalidArguments, match=r"keep #\d+ is encrypted, and .*note is not"):
+            result.rerun()
+
 
 class TestAFork:
     def of(self) -> Any:
@@ -156,6 +198,14 @@ class TestAFork:
         assert calls == [("add", 2, 1), ("double", 3), ("double", 3)]
         metadata = History.objects.get(id=int(forked.id)).metadata
         assert metadata == {"forked_from": int(result.id), "forked_after": "add"}
+
+    def test_of_a_flow_takes_what_its_parents_have_returned(self) -> None:
+        with flow("days") as f:
+            result = f.enqueue(self.of(), f.enqueue(flow_jobs.number, 2))
+        result.signal("go", 1)
+        returned(result)
+
+        assert returned(result.fork()) == 6 + 1 + 2
 
     def test_of_all_steps_begins_with_all_that_are_done(self) -> None:
         result = self.of().enqueue(2)

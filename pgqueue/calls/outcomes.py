@@ -150,6 +150,8 @@ class Closed:
 
     delay: timedelta = timedelta()
     """After which it is due again, if it was settled so."""
+    written: Ending | None = None
+    """The ending that was written with the effects of the run; None: there is none."""
     word: ClassVar[str] = "closed"
     error: ClassVar[None] = None
 

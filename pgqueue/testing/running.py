@@ -158,7 +158,7 @@ class _Bench:
             claims = {each.id: each for each in together}
             # Without a task or a handler of this name here, the message was not run.
             ran = [
-                _Ran(claims[leased.claim.id], ending, self._result(task, leased.claim))
+                _Ran(claims[leased.claim.id], _written(ending), self._result(task, leased.claim))
                 for leased, ending in ended
                 if (task := registry.get(leased.claim.task)) is not None
                 and not isinstance(ending, HandedBack)
@@ -223,3 +223,8 @@ class _Bench:
         if found:
             result._note(found)
         return result
+
+
+def _written(ending: Ending) -> Ending:
+    """Return the ending of a run: of an atomic run, the one that the run has written itself."""
+    return (ending.written or ending) if isinstance(ending, Closed) else ending

@@ -296,7 +296,7 @@ class Runner:
         if is_written:
             self.tally.add([(run.leased, ending)])
         announce(run.task, run.context, ending)
-        return Closed(getattr(ending, "delay", NO_DELAY)) if is_written else ending
+        return Closed(getattr(ending, "delay", NO_DELAY), ending) if is_written else ending
 
     def _ending(self, run: Run) -> Ending:
         task, context, leased = run

@@ -59,6 +59,12 @@ class Running:
         assert [each.status for each in ran] == [Outcome.SUCCEEDED, State.DEAD, Outcome.SUCCEEDED]
         assert Group.objects.count() == 2
 
+    def test_the_error_of_an_atomic_batch_is_raised(self) -> None:
+        batch_jobs.make_groups.enqueue_many([("a",), ("fail",)])
+
+        with pytest.raises(ValueError, match="asked to fail"):
+            run_all(raise_errors=True)
+
     def test_messages_under_a_policy_are_batched_as_far_as_it_allows(self) -> None:
         batch_jobs.runs.clear()
         Channel("default").policy(max_running=2)

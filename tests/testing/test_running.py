@@ -11,11 +11,12 @@ from django.contrib.auth.models import Group
 from django.db import IntegrityError, connection, transaction
 from django.test import TestCase, TransactionTestCase
 
-from pgqueue import Channel, TaskResult, send
+from pgqueue import Channel, DuplicateMessage, TaskResult, flow, send
 from pgqueue.models import Channel as ChannelRow
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
 from pgqueue.testing import advance, immediate, run_all
+from tests import flow_jobs
 from tests import jobs as tasks
 from tests.backend import jobs as django_tasks
 from tests.testing import jobs
@@ -141,6 +142,29 @@ class Running:
         advance(3600)
         assert statuses(run_all()) == ["succeeded"]
         assert names() == ["atomic"]
+
+    def test_an_atomic_task_is_retried_at_once_if_asked(self) -> None:
+        jobs.leave_at_the_second_attempt.enqueue("atomic")
+
+        assert statuses(run_all(retries=True)) == ["scheduled", "succeeded"]
+        assert names() == ["atomic"]
+
+    def test_the_error_of_an_atomic_task_is_raised_if_asked(self) -> None:
+        jobs.leave_at_the_second_attempt.enqueue("atomic")
+        with pytest.raises(ValueError, match="after writing"):
+            run_all(raise_errors=True)
+
+        with immediate(raise_errors=True), pytest.raises(ValueError, match="after writing"):
+            jobs.leave_at_the_second_attempt.enqueue("at once")
+        assert names() == []
+
+    def test_the_error_of_a_flow_that_can_not_grow_is_raised_if_asked(self) -> None:
+        flow_jobs.number.using(dedupe_key="taken", run_after=3600).enqueue(1)
+        with flow("growing") as f:
+            f.enqueue(flow_jobs.grow_with, {"dedupe_key": "taken"}, awaited=True)
+
+        with pytest.raises(DuplicateMessage):
+            run_all(raise_errors=True)
 
     def test_a_timeout_interrupts_a_task(self) -> None:
         tasks.loop_for_ever.enqueue()

@@ -631,3 +631,7 @@ def receive_by_default() -> None:
 @task(weight=5)
 def lift(number: int) -> int:
     return number
+
+
+@task(dedupe_key="fold", on_conflict="replace", run_after=60, longest_wait=600)
+def fold() -> None: ...

@@ -52,6 +52,11 @@ def test_settings_that_cannot_be_are_named(given: dict[str, object], id: str, sa
         ),
         ({"when": "@daily", "task": "tests.jobs.gone"}, "pgqueue.E008", "'nightly'.*No task"),
         ({"when": "@daily", "task": "tests.jobs.add"}, "pgqueue.E008", "'nightly'.*argument"),
+        (
+            {"when": "@daily", "task": "tests.batch_jobs.by_key", "args": [1], "overlap": "one"},
+            "pgqueue.E008",
+            "'nightly': .*batch_by='key'",
+        ),
     ],
 )
 def test_a_schedule_that_cannot_be_is_named(entry: dict[str, object], id: str, said: str) -> None:

@@ -18,7 +18,7 @@ from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import DeclaredSchedule, Scheduled
-from pgqueue.exceptions import ChannelFull, InvalidSchedule, PGQueueError, UnknownTask
+from pgqueue.exceptions import ChannelFull, InvalidSchedule, InvalidTask, PGQueueError, UnknownTask
 from pgqueue.options.schedules import Schedule, checked_name, rhythm_of
 from pgqueue.options.ticks import Cron
 from pgqueue.redaction import Hidden
@@ -37,8 +37,8 @@ def declared(database: str) -> list[DeclaredSchedule]:
         database: the alias of the database that stores these schedules.
 
     Raises:
-        InvalidSchedule: a task is unknown, its arguments do not fit, or two schedules have the
-            same name.
+        InvalidSchedule: a task is unknown, its arguments or its options do not fit, or two
+            schedules have the same name.
     """
     autodiscover_modules("tasks")
     found = [_described(task, schedule) for task, schedule in _each() if task.alias == database]
@@ -74,8 +74,9 @@ def _described(task: Declaration[Any, Any], schedule: Schedule) -> DeclaredSched
     if task.encrypted and (schedule.args or schedule.kwargs):
         raise InvalidSchedule(f"{name!r}: {_kept_open(task)}")
     try:
+        task.using(**OVERLAPS[schedule.overlap](name))
         payload = json.loads(task.plain_codec.encode(tuple(schedule.args), schedule.kwargs))
-    except TypeError as error:  # InvalidArguments is one
+    except (InvalidTask, TypeError) as error:  # InvalidArguments is a TypeError
         raise InvalidSchedule(f"{name!r}: {error}") from error
     return DeclaredSchedule(
         name=name,
@@ -112,7 +113,8 @@ def check_schedule(row: models.Schedule) -> None:
     """Check that a worker can execute a schedule.
 
     Raises:
-        InvalidSchedule: the times are invalid, the task is unknown, or the arguments do not fit.
+        InvalidSchedule: the times are invalid, the task is unknown, or its arguments or its options
+            do not fit.
     """
     checked_name(row.name, least=1)
     rhythm_of(row.when, row.timezone)
@@ -120,7 +122,8 @@ def check_schedule(row: models.Schedule) -> None:
         raise InvalidSchedule("args must be a list, and kwargs a dict.")
     try:
         task = known(row.task)
-        task.using(channel=row.channel or None, priority=row.priority or 0)
+        overlap = OVERLAPS[row.overlap](row.name)
+        task.using(channel=row.channel or None, priority=row.priority or 0, **overlap)
         arguments(task, json.dumps(row.args), json.dumps(row.kwargs))
         if task.encrypted and (row.args or row.kwargs):
             raise InvalidSchedule(_kept_open(task))
@@ -244,8 +247,14 @@ def _enqueue(
 
 # "skip": while a message lives, no second one may have its dedupe key. "one": in an ordered lane,
 # one message waits for the other. Key and lane belong to the schedule, so no producer delays it.
+# Options of the task that contradict these are dropped.
 OVERLAPS: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "allow": lambda own: {},
-    "skip": lambda own: {"dedupe_key": own, "dedupe_for": None, "on_conflict": "return"},
+    "skip": lambda own: {
+        "dedupe_key": own,
+        "dedupe_for": None,
+        "on_conflict": "return",
+        "longest_wait": None,
+    },
     "one": lambda own: {"key": own, "ordered": True},
 }

@@ -166,3 +166,7 @@ def keep_encrypted(text):
 @postgres_task(weight=5)
 def lift(number):
     return number
+
+
+@postgres_task(dedupe_key="fold", on_conflict="replace", longest_wait=600)
+def fold() -> None: ...

@@ -513,6 +513,28 @@ class TestOverlap:
         assert (row.ticked_at, row.message_id) == (first, Message.objects.get().pk)
         assert row.next_at == first + 3 * DAY
 
+    @pytest.mark.parametrize("name", ["tests.jobs.fold", "tests.backend.jobs.fold"])
+    def test_that_is_skipped_is_so_whatever_the_task_does_with_its_own_dedupe_key(
+        self, connection: Connection, duty_of: Callable[[], kind.Schedules], name: str
+    ) -> None:
+        row = add(overlap="skip", missed="all", task=name, args=[])
+        scheduling.check_schedule(row)
+        make_due(connection, days=2)
+
+        do(duty_of(), connection)
+
+        assert Message.objects.get().task == name
+        assert Schedule.objects.get().error == ""
+
+    def test_that_the_task_can_not_have_is_refused(self) -> None:
+        row = Schedule(name="s", task="tests.batch_jobs.by_key", args=[1], every=DAY)
+        scheduling.check_schedule(row)
+
+        row.overlap = "one"
+
+        with pytest.raises(InvalidSchedule, match="batch_by='key'"):
+            scheduling.check_schedule(row)
+
     def test_that_is_one_at_a_time_has_one_wait_for_the_other(
         self, connection: Connection, duty_of: Callable[[], kind.Schedules]
     ) -> None:

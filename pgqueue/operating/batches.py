@@ -59,10 +59,15 @@ class Batch:
         """Collect a call; its result has no id until the batch is applied.
 
         Raises:
-            InvalidTask: the task stores its messages in another database.
+            InvalidTask: the task stores its messages in another database, or on commit.
         """
         if task.alias != self._database or task.connection is not None:
             raise InvalidTask(f"{task.name} is not stored on {self._database!r}, as this batch is.")
+        if task.enqueue_on_commit:
+            raise InvalidTask(
+                f"{task.name} is stored on commit, and a batch is stored as a whole: add "
+                "using(enqueue_on_commit=False), or apply the batch in an on_commit hook."
+            )
         result = TaskResult(task, args, kwargs)
         self._messages.append(result)
         return result

@@ -179,8 +179,10 @@ class Task(Declaration[P, T]):
         self, calls: Iterable[Sequence[Any] | Mapping[str, Any] | Call[T]]
     ) -> Iterator[list[TaskResult[T]]]:
         rest = iter(calls)
-        # These go out together, so that locks are taken in the order of all keys.
-        count = None if self.ordered or self.dedupe_key is not None else BATCH
+        # These go out together, so that locks are taken in the order of all keys. Each batch that
+        # waits for a commit has a hook and a transaction of its own, so there is one batch.
+        is_whole = self.ordered or self.dedupe_key is not None or self.enqueue_on_commit
+        count = None if is_whole else BATCH
         while batch := [self._to_be_stored(call) for call in islice(rest, count)]:
             yield batch
 

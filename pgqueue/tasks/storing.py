@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import partial
 from itertools import chain, groupby
@@ -198,7 +198,9 @@ def _store_on_commit(
         result.status = State.READY if task.run_after is None else State.SCHEDULED
 
     def enqueue() -> None:
-        _note(task, results, _run(task, partial(store, ids=ids)))
+        # A hook runs without a transaction. If _note() raises, none of several messages must stay.
+        with nullcontext() if len(results) == 1 else atomic(task):
+            _note(task, results, _run(task, partial(store, ids=ids)))
         tell_stored(results)
 
     transaction.on_commit(enqueue, using=alias)

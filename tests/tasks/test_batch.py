@@ -50,6 +50,13 @@ class TestABatch:
         assert all(result.id for result in many)
         assert Policy.objects.get().max_running == 3
 
+    def test_refuses_a_task_that_is_stored_on_commit(self) -> None:
+        with pytest.raises(InvalidTask, match="stored on commit"), batch() as work:
+            work.enqueue(jobs.add, 1)
+            work.enqueue(jobs.add.using(enqueue_on_commit=True), 2)
+
+        assert not Message.objects.exists()
+
     def test_is_nothing_where_it_fails(self) -> None:
         with pytest.raises(ZeroDivisionError), batch() as work:
             work.enqueue(jobs.add, 1)

@@ -18,6 +18,7 @@ from psycopg._copy import LibpqWriter
 
 from pgqueue import Exponential, signals, task
 from pgqueue.exceptions import (
+    DuplicateMessage,
     InvalidArguments,
     InvalidTask,
     OtherTransactionWarning,
@@ -223,6 +224,27 @@ class TestManyMessages:
         assert sorted(str(pk) for pk in Message.objects.values_list("pk", flat=True)) == [
             result.id for result in results
         ]
+
+    @pytest.mark.django_db(transaction=True)
+    def test_are_stored_all_or_none_after_the_commit_too(self) -> None:
+        jobs.add.using(dedupe_key="2").enqueue(0)
+        late = jobs.add.using(dedupe_key=str, on_conflict="raise", enqueue_on_commit=True)
+
+        with pytest.raises(DuplicateMessage), transaction.atomic():
+            late.enqueue_many([(1,), (2,)])
+
+        assert Message.objects.get().payload["args"] == [0]
+
+    def test_are_stored_together_after_the_commit_however_many_they_are(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pgqueue.tasks.definition.BATCH", 1)
+
+        with TestCase.captureOnCommitCallbacks(execute=True) as hooks:
+            jobs.add.using(enqueue_on_commit=True).enqueue_many([(1,), (2,)])
+
+        assert len(hooks) == 1
+        assert Message.objects.count() == 2
 
     @pytest.mark.django_db(transaction=True)
     def test_raise_djangos_errors(self) -> None:

@@ -47,7 +47,8 @@ MOST_SHOWN = 32 * 1024
 
 Tree: TypeAlias = "Mapping[str, Tree | None]"
 """Places in JSON: names, and what is below each; None: all of it is redacted. In a list, each item
-is at the place of the list, unless there are places such as "[0]", or "[*]" for all others.
+is at the place of the list, unless there are places such as "[0]", or "[*]" for all others. In an
+object, "[*]" is for all other names.
 """
 NOWHERE: Tree = {}
 
@@ -219,7 +220,8 @@ class _OpenContainer:
         is_tagged, self._name = (self._name, name) == ("@", "value"), name
         self.awaits_name = False
         if not is_tagged:
-            self._next = None if is_field(name) else self._tree.get(name, NOWHERE)
+            others = self._tree.get("[*]", NOWHERE)
+            self._next = None if is_field(name) else self._tree.get(name, others)
         else:
             self._next = self._tree
 

@@ -63,6 +63,14 @@ def note(context: TaskContext, card: str) -> None:
 def charge_all(order: int, *cards: str, **options: Any) -> None: ...
 
 
+@task(redact=["options"])
+def charge_by(order: int, to: str = "", **options: Any) -> None: ...
+
+
+@task
+def sign_in_by(name: str, /, **credentials: Any) -> None: ...
+
+
 @task(redact=["number"], max_attempts=1)
 def take(number: Decimal) -> None: ...
 

@@ -151,6 +151,16 @@ def test_places_in_a_list_are_redacted_by_their_number() -> None:
     assert redacted([{"a": 1}, 2, {"a": 3}, 4], redactor) == [{"a": MASK}, MASK, {"a": MASK}, 4]
 
 
+def test_places_in_an_object_are_redacted_by_name_and_all_others_too() -> None:
+    redactor = Redactor((), {"a": {}, "[*]": {"b": None}})
+
+    assert redacted({"a": {"b": 1}, "c": {"b": 2}, "d": 3}, redactor) == {
+        "a": {"b": 1},
+        "c": {"b": MASK},
+        "d": 3,
+    }
+
+
 def test_all_of_it_may_be_redacted() -> None:
     assert redacted({"a": 1}, Redactor((), None)) == MASK
 

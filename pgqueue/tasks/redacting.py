@@ -7,7 +7,7 @@ wherever its code is known. The names of `PGQUEUE["REDACT"]` apply to all messag
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from inspect import Parameter
 from itertools import chain
@@ -21,7 +21,7 @@ from pgqueue.codec.references import filled
 from pgqueue.conf import settings
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import DecryptionFailed, InvalidTask, MissingEncryptionKey
-from pgqueue.redaction import NOWHERE, Hidden, Redaction, RedactionRules, Redactor, tree_of
+from pgqueue.redaction import NOWHERE, Hidden, Redaction, RedactionRules, Redactor, Tree, tree_of
 from pgqueue.tasks import registry
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
@@ -46,6 +46,7 @@ LOOKED_THROUGH = 2**20
 to_text = partial(json.dumps, ensure_ascii=False, default=str)
 HARMLESS = (DecryptionFailed, MissingEncryptionKey)
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def fields() -> Redactor:
@@ -299,17 +300,46 @@ def _rules(
 ) -> RedactionRules:
     is_field, tree = _by_names(names).others.is_field, tree_of(paths)
     result = tree.pop(RETURN, NOWHERE)
+    parameters = _parameters(function, skip_first)
     firsts: dict[str, Any] = {}
-    for number, each in enumerate(_parameters(function, skip_first)):
+    for number, each in enumerate(parameters):
         # A positional argument has no name in the payload.
         below = None if is_field(each.name) else tree.get(each.name, NOWHERE)
         if each.kind in POSITIONAL:
             firsts[f"[{number}]"] = below
         elif each.kind is Parameter.VAR_POSITIONAL:
             firsts["[*]"] = below
+        elif each.kind is Parameter.VAR_KEYWORD:
+            tree = _with_others(
+                tree, below, [each.name for each in parameters if each.kind in NAMED]
+            )
     is_some = any(below != NOWHERE for below in (*firsts.values(), tree))
     payload = {"args": firsts, "kwargs": tree} if is_some else NOWHERE
     return RedactionRules.of(names, payload, result)
+
+
+def _with_others(
+    tree: Mapping[str, Any], below: Tree | None, named: Sequence[str]
+) -> dict[str, Any]:
+    """Return the places of named arguments, with the places in a `**kwargs` parameter.
+
+    The payload has its arguments beside the named ones. Python lists this parameter last.
+
+    Args:
+        below: the places in it; None: all of it is redacted.
+        named: the names of the other parameters, which are none of its arguments.
+    """
+    if below is None:
+        return {"[*]": None, **dict.fromkeys(named, NOWHERE), **tree}
+    places = {name: place for name, place in below.items() if name not in named}
+    return {**tree, **{name: _joined(tree.get(name, NOWHERE), places[name]) for name in places}}
+
+
+def _joined(one: Tree | None, other: Tree | None) -> Tree | None:
+    """Return the places of both trees."""
+    if one is None or other is None:
+        return None
+    return {**one, **{name: _joined(one.get(name, NOWHERE), other[name]) for name in other}}
 
 
 @lru_cache(maxsize=10_000)

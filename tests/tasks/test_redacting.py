@@ -26,6 +26,7 @@ from tests.cards import (
     TOKEN,
     charge,
     charge_all,
+    charge_by,
     decline,
     decline_async,
     decline_atomically,
@@ -33,6 +34,7 @@ from tests.cards import (
     issue,
     note,
     sign_in,
+    sign_in_by,
 )
 from tests.factories import Connection, claim, enqueue
 
@@ -61,6 +63,21 @@ def test_the_rest_of_the_arguments_may_be_redacted() -> None:
     assert payload(charge_all, 7, CARD, CARD, options={"card": CARD, "to": "Ada"}) == {
         "args": [7, MASK, MASK],
         "kwargs": {"options": {"card": MASK, "to": "Ada"}},
+    }
+
+
+def test_arguments_of_any_name_may_be_redacted() -> None:
+    assert payload(charge_all, order=7, card=CARD, to={"card": "his"}) == {
+        "args": [],
+        "kwargs": {"order": 7, "card": MASK, "to": {"card": "his"}},
+    }
+    assert payload(charge_by, 7, to="Ada", card=CARD, other={"number": NUMBER}) == {
+        "args": [7],
+        "kwargs": {"to": "Ada", "card": MASK, "other": MASK},
+    }
+    assert payload(sign_in_by, "Ada", name="Ada", pin=1) == {
+        "args": ["Ada"],
+        "kwargs": {"name": MASK, "pin": MASK},
     }
 
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group
 from django.db import transaction
 
 from pgqueue import (
@@ -17,6 +18,7 @@ from pgqueue import (
     InvalidArguments,
     InvalidFlow,
     TaskFailed,
+    UnreadablePayload,
     chain,
     chord,
     flow,
@@ -30,6 +32,7 @@ from pgqueue.states import Outcome, State
 from pgqueue.testing import immediate, run_all
 from tests import flow_jobs as jobs
 from tests.management.calling import call
+from tests.testing import jobs as tasks
 
 pytestmark = pytest.mark.django_db
 
@@ -324,6 +327,22 @@ class TestNames:
             "load": load.message_id,
             "next": found.message_id,
         }
+
+    def test_find_messages_whose_arguments_can_not_be_read(self) -> None:
+        gone = Group.objects.create(name="gone")
+        with flow("etl") as f:
+            f.enqueue(tasks.delete, gone, name="group")
+            f.enqueue(jobs.number, 5, name="number")
+        gone.delete()
+        Message.objects.filter(id=f["number"].message_id).update(payload=7)
+
+        found = get_flow(f.id)
+
+        assert found["group"].id == f["group"].id
+        with pytest.raises(Group.DoesNotExist):
+            found["group"].args  # noqa: B018
+        with pytest.raises(UnreadablePayload):
+            found["number"].kwargs  # noqa: B018
 
     def test_are_unique(self) -> None:
         with (

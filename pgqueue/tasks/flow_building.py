@@ -226,11 +226,11 @@ class Draft:
         task = registry.find(found.task)
         if task is None:
             raise InvalidFlow(f"Message {found.id} is of {found.task!r}, which is not known here.")
-        args, kwargs = task.codec.decode(found.payload)
         number = -1 - len(self._others)
         member: Member[Any] = Member(
-            task, args, kwargs, after=[], on_failure="wait", draft=self, number=number
+            task, (), {}, after=[], on_failure="wait", draft=self, number=number
         )
+        member._call = None  # its arguments are decoded where they are used
         member.id = str(found.id)
         member._note(found)
         self._others.append(member)

@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from pgqueue.options.retries import Exponential, dump_backoff, load_backoff
 from pgqueue.tasks import options, registry, scheduling
 from tests import gates, jobs
 from tests.backend import jobs as django_jobs
+from tests.durable import tasks as durable_jobs
 
 ME = __name__
 called: list[str] = []
@@ -273,6 +275,21 @@ class TestOtherOptions:
 
         with pytest.raises(UnreadablePayload):
             adopted.for_message(b'{"backend": 3}')
+
+    def test_hold_against_options_that_the_task_has_declared_since(self) -> None:
+        stored = json.dumps({"timeout": 600}).encode()
+        limited = jobs.add.using(hard_timeout=300)
+
+        changed = limited.for_message(stored)
+        assert (changed.limits[0].after, changed.hard_timeout) == (timedelta(minutes=10), None)
+        assert limited.using(hard_timeout=900).for_message(stored).hard_timeout is not None
+        changed = jobs.add.using(timeout=600).for_message(b'{"hard_timeout": 300}')
+        assert (changed.limits, changed.hard_timeout) == ((), timedelta(minutes=5))
+
+    def test_of_an_atomic_run_are_left_out_once_the_task_is_durable(self) -> None:
+        changed = durable_jobs.plain.for_message(b'{"atomic": true, "timeout": 5}')
+
+        assert (changed.atomic, changed.timeout) == (False, timedelta(seconds=5))
 
     def test_that_are_unknown_change_nothing(self) -> None:
         wrong = {"func": "tests.trap.function", "connection": "x", "key": "x", "backend": "x"}

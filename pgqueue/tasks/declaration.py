@@ -280,12 +280,21 @@ class Declaration(Generic[P, T]):
     def for_message(self, changed: bytes | None) -> Self:
         """Return this task with the options that `using()` gave one message.
 
+        Options of the task that were declared since, and contradict these, are left out. A durable
+        task leaves out the message's `atomic`.
+
         Raises:
             UnreadablePayload: the stored options are invalid.
         """
         if not changed:
             return self
-        return replace(self, **task_options.received(self.name, changed, self.run_options))
+        given = task_options.received(self.name, changed, self.run_options)
+        if self.durable:
+            given.pop("atomic", None)
+        hard, soft = (given.get(name, getattr(self, name)) for name in ("hard_timeout", "timeout"))
+        if hard is not None and soft is not None and hard < soft:
+            given |= dict.fromkeys({"hard_timeout", "timeout"} - given.keys())
+        return replace(self, **given)
 
     def check_is_of(self, name: str, result_id: str | int) -> None:
         """Check that a message belongs to this task.

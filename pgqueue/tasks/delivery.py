@@ -33,10 +33,13 @@ from pgqueue.engine.errors import describe
 from pgqueue.engine.settle import Deferral, Done, Failure
 from pgqueue.engine.values import Claim, Connection
 from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, UnreadablePayload
+from pgqueue.options.retries import Backoff, Exponential
 from pgqueue.tasks import flow_results, redacting, registry
 from pgqueue.tasks.options import checked_message
+from pgqueue.values.escaping import logger_of
 from pgqueue.values.number_checks import as_timedelta
 
+logger = logger_of(__name__)
 T = TypeVar("T")
 
 
@@ -159,6 +162,7 @@ class Delivery:
 
         Args:
             delay: seconds or a timedelta; None: as `PGQUEUE["BACKOFF"]` says, which may give up.
+                If that fails, it is logged, and the default backoff applies.
             error: an exception or a text that is stored with the message.
 
         Raises:
@@ -167,7 +171,7 @@ class Delivery:
         cause = error if isinstance(error, BaseException) else RetryRequested(error)
         failed = replace(self, claim=self.claim._replace(failures=self.failures + 1))
         if delay is None:
-            delay = settings().backoff(cause, failed)
+            delay = self._delay(settings().backoff, cause, failed)
         shown = stand_in(cause, redacting.hiding(self.claim))
         entry = describe(shown, attempt=self.attempt, worker=str(self.claim.worker_id))
         if delay is None or failed.failures >= self.claim.max_attempts:
@@ -314,6 +318,20 @@ class Delivery:
         # Errors must not quote redacted values of the results.
         object.__setattr__(self, "claim", self.claim._replace(taken=tuple(taken.items())))
         return taken
+
+    def _delay(self, backoff: Backoff, error: BaseException, failed: Delivery) -> timedelta | None:
+        """Return the delay by the project's backoff; None: it gives up."""
+        try:
+            delay = backoff(error, failed)
+            return None if delay is None else max(as_timedelta(delay), timedelta())
+        except Exception as second:
+            shown = stand_in(second, redacting.hiding(self.claim))
+            logger.error(
+                "The backoff of the channel %s failed; the default backoff applies",
+                self.channel,
+                exc_info=shown,
+            )
+            return timedelta(seconds=Exponential()(error, failed))
 
     def _settle(
         self, verb: Callable[[Connection, list[T]], set[int]], end: T, ending: Ending

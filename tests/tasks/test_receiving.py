@@ -651,6 +651,22 @@ class TestSettling:
 
         assert Message.objects.get().state == State.DEAD
 
+    @pytest.mark.parametrize(
+        "backoff",
+        [lambda error, result: 1 / 0, lambda error, result: float("nan"), lambda *both: "soon"],
+    )
+    def test_retry_waits_by_the_default_where_the_setting_fails(
+        self, settings: Any, backoff: Any, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        settings.PGQUEUE = {"BACKOFF": backoff}
+        send("mail", 1)
+
+        one("mail").retry()
+
+        message = Message.objects.get()
+        assert (message.state, message.failures) == (State.SCHEDULED, 1)
+        assert "The backoff of the channel mail failed" in caplog.text
+
     def test_retry_buries_it_at_max_attempts(self) -> None:
         send("mail", 1, max_attempts=2)
 

@@ -102,5 +102,8 @@ class Join:
         second = items_in(self.codec.opened(new), self.parameter)
         if first is None or second is None or first.number + second.number > MOST_ITEMS:
             return None
-        joined = self.codec.closed(payload_of(first, second, self.parameter))
+        plain = payload_of(first, second, self.parameter)
+        if size(plain) > MOST_BYTES:
+            return None
+        joined = self.codec.closed(plain)
         return joined if size(joined) <= MOST_BYTES else None

@@ -229,6 +229,15 @@ class TestEncryption:
         run_now()
         assert seen == [["cellar", "attic"]]
 
+    def test_of_a_list_beyond_the_limit_is_followed_by_another_message(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(collecting, "MOST_BYTES", 1000)
+        monkeypatch.setattr("pgqueue.codec.encrypted.PAYLOAD_LIMIT", 1400)
+        results = [jobs.secret.enqueue(["x" * 600]) for _ in range(2)]
+
+        assert [each.came_of for each in results] == ["stored", "stored"]
+
     def test_is_never_lost_by_a_task_without_it(self) -> None:
         jobs.secret.enqueue(["cellar"])
         decrypted = replace(jobs.secret, encrypted=False)  # as the next version declares it

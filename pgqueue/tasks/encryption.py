@@ -22,6 +22,9 @@ from pgqueue.exceptions import DecryptionFailed, MissingEncryptionKey
 if TYPE_CHECKING:
     from cryptography.fernet import Fernet, MultiFernet
 
+names: dict[str, tuple[str, ...]] = {}
+"""All names of each renamed task, by each of them. `registry` fills it."""
+
 INSTALL = "Encryption needs cryptography: pip install 'pgqueue[encryption]'."
 
 
@@ -54,7 +57,7 @@ def unseal(task: str, what: str, token: str) -> str:
     """
     keys, _ = _keys()
     plain = _decrypted(keys, task, what, token)
-    for header in (_header(name, what) for name in _names_of(task)):
+    for header in (_header(name, what) for name in names.get(task, (task,))):
         if plain.startswith(header):
             return plain.removeprefix(header).decode()
     raise DecryptionFailed(
@@ -117,14 +120,6 @@ def is_installed() -> bool:
 
 def _header(task: str, what: str) -> bytes:
     return f"{what} {task}\n".encode()
-
-
-def _names_of(task: str) -> tuple[str, ...]:
-    """Return all names of a task: the tokens in its messages may have any of them."""
-    from pgqueue.tasks.declaration import tasks  # this module imports us
-
-    known = tasks.get(task)
-    return (task,) if known is None else known.names
 
 
 def _decrypted(keys: Any, task: str, what: str, token: str) -> bytes:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pgqueue.exceptions import InvalidTask
 from pgqueue.options.schedules import Schedule
+from pgqueue.tasks import encryption
 from pgqueue.tasks.declaration import Declaration, tasks
 from pgqueue.values.discovery import import_declaring
 
@@ -28,6 +29,8 @@ def add(task: Declaration[Any, Any]) -> None:
         if (other := tasks.setdefault(name, task)).name == name or (other.name != task.name):
             raise InvalidTask(f"aliases of {task.name}: {name!r} is the name of another task.")
         tasks[name] = task
+    if task.aliases:
+        encryption.names.update(dict.fromkeys(task.names, task.names))
 
 
 def each() -> list[Declaration[Any, Any]]:

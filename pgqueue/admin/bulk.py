@@ -28,11 +28,13 @@ from pgqueue.admin.search import direct
 from pgqueue.conf import settings
 from pgqueue.listing import index
 from pgqueue.listing.index import Listing, without
+from pgqueue.listing.messages import everything
 from pgqueue.models import History, Message
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.operating import bulk
 from pgqueue.states import Outcome, State
 from pgqueue.templatetags.pgqueue_admin import grouped
+from pgqueue.values.names import as_key
 
 COUNT_FOR = 0.1
 """The most seconds for which messages are counted."""
@@ -157,27 +159,35 @@ class BulkAdmin(QueueAdmin):
             # The operation does not change messages in other states.
             given["state"] = next(iter(operation.states)).value
         is_of_lane = (
-            chosen.key is not None and chosen.channel and not {"state", "error"} & given.keys()
+            chosen.key is not None
+            and chosen.channel is not None
+            and not given.keys() - {"channel", "key", "task", "flow"}
         )
         if is_of_lane:
             in_channel = self._messages.in_channel(given["channel"]).filter(**chosen.wanted())
-            listing = Listing(rows=in_channel, order=(), wording="")
+            listings = [Listing(rows=in_channel, order=(), wording="")]
+        elif chosen.state == State.READY:
+            # The list has only the ready messages of free lanes; the operation changes all.
+            listings = list(everything(self._messages, chosen.wanted()))
         else:
-            listing = self.get_listing(request, given, "")
+            listings = [self.get_listing(request, given, "")]
         until = monotonic() + COUNT_FOR
-        stretch = listing.stretch()
-        while stretch.next and len(stretch.ids) < index.STRETCH and monotonic() < until:
-            stretch += listing.stretch(stretch.next)
-        rows = self._messages.filter(pk__in=stretch.ids[: index.STRETCH])
+        ids, is_all = list[int](), True
+        for listing in listings:
+            stretch = listing.stretch()
+            while stretch.next and len(stretch.ids) < index.STRETCH and monotonic() < until:
+                stretch += listing.stretch(stretch.next)
+            ids += stretch.ids
+            # No index lists a key's messages of every channel and state.
+            is_all = is_all and stretch.is_all and bool(is_of_lane or listing.order)
+        rows = self._messages.filter(pk__in=ids[: index.STRETCH])
         # The operation leaves messages in other states unchanged.
         rows = rows.filter(state__in=operation.states)
         groups = rows.values("task", "channel", "state").annotate(number=Count("pk"))
         with without(rows.db, "seqscan"):
             found = list(groups.order_by("-number", "task", "channel", "state"))
-        # No index lists a key's messages of every channel and state.
-        is_all = stretch.is_all and bool(is_of_lane or listing.order)
         number = sum(group["number"] for group in found)
-        return CountedMessages(number, is_all, found[:GROUPS])
+        return CountedMessages(number, is_all and len(ids) <= index.STRETCH, found[:GROUPS])
 
     @property
     def _messages(self) -> MessageQuerySet:
@@ -219,7 +229,7 @@ def filter_of(query: Mapping[str, str]) -> bulk.Filter:
         given["flow"] = as_flow(given["flow"])
     if "key" in query:
         given["key"] = query["key"]
-    elif term := query.get(SEARCH, "").strip():
+    elif term := as_key(query.get(SEARCH, "").strip()):
         rows = Message.objects.using(settings().database)
         if direct(rows, term) is not None:
             raise ValueError(f"{term!r} is the id or the dedupe key of a message: choose it there.")

@@ -14,7 +14,7 @@ from pgqueue.operating import bulk
 from pgqueue.testing import run_all
 from tests.admin.acting import BULK, HISTORY, MESSAGES
 from tests.admin.conftest import Connection, Login
-from tests.factories import bury, enqueue, register, schedule
+from tests.factories import bury, enqueue, insert, register, schedule
 
 
 def ask(client: Client, action: str, **query: str) -> Any:
@@ -105,6 +105,31 @@ def test_the_count_is_of_what_is_meant(
     counted = ask(operator, **query).context["counted"]
 
     assert (counted.number, counted.is_all) == (number, is_all)
+
+
+def test_ready_messages_are_counted_in_free_governed_and_ordered_lanes(
+    queue: Connection, operator: Client, monkeypatch: pytest.MonkeyPatch
+):
+    # The operation runs before them.
+    low = {"priority": -1}
+    ids = enqueue(queue, 2, **low)
+    ids.append(insert(queue, governed=True, **low))
+    ids.append(insert(queue, governed=True, ordered=True, **low))
+    enqueue(queue, channel="other", **low)
+    schedule(queue)
+
+    page = ask(operator, "cancel", state="ready", channel="default")
+    with monkeypatch.context() as bounded:
+        bounded.setattr("pgqueue.listing.index.STRETCH", 3)
+        first = ask(operator, "cancel", state="ready", channel="default").context["counted"]
+    begin(operator, page)
+    run_all()
+
+    counted = page.context["counted"]
+    assert (counted.number, counted.is_all) == (4, True)
+    assert (first.number, first.is_all) == (3, False)
+    cancelled = History.objects.filter(outcome="cancelled").values_list("pk", flat=True)
+    assert sorted(cancelled) == ids
 
 
 def test_a_worker_does_it_and_its_page_tells_how_far_it_is(queue: Connection, operator: Client):
@@ -201,9 +226,15 @@ def test_others_of_the_staff_see_no_operation(queue: Connection, login: Login, p
         ("", 404),
         ("action=replay&state=lost", 400),
         ("action=replay&channel=%00", 400),
+        ("action=replay&key=%00x", 400),
+        ("action=replay&q=%00x", 400),
     ],
 )
-def test_what_can_not_be_asked_for_is_refused(operator: Client, query: str, status: int):
+def test_what_can_not_be_asked_for_is_refused(
+    queue: Connection, operator: Client, query: str, status: int
+):
+    enqueue(queue)
+
     assert operator.get(f"{BULK}?{query}").status_code == status
 
 
@@ -260,3 +291,19 @@ def test_an_error_is_sought_beside_a_key_too(
 
     assert page.status_code == 200
     assert path == HISTORY or page.text.count("tests.task")
+
+
+@pytest.mark.parametrize(
+    ("condition", "number"),
+    [({"match": "meta.tenant=a"}, 1), ({"waits": "sleep"}, 0), ({"waits": "signal:yes"}, 0)],
+)
+def test_contents_and_waits_are_sought_beside_a_key_of_a_channel(
+    queue: Connection, operator: Client, condition: dict[str, str], number: int
+):
+    enqueue(queue, channel="mail", key="k", metadata='{"tenant": "a"}')
+    enqueue(queue, channel="mail", key="k", metadata='{"tenant": "b"}')
+
+    page = ask(operator, "cancel", channel="mail", key="k", **condition)
+
+    assert page.status_code == 200
+    assert page.context["counted"].number == number

@@ -128,9 +128,11 @@ class DurableAdmin(QueueAdmin):
         """Show a form for a signal; or send it."""
         if durable_task(message.task) is None:
             return self._refuse(request, message)
-        name = request.GET.get("name", "").replace("\0", "")
+        sent = request.POST if request.method == "POST" else None
+        # The user may have changed the name that the form had at first.
+        name = (request.GET if sent is None else sent).get("name", "").replace("\0", "").strip()
         form = SignalForm(
-            request.POST if request.method == "POST" else None,
+            sent,
             name=name,
             kind=steps_of(message, Hidden(())).type_of(name),
         )

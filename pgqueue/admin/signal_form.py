@@ -22,6 +22,15 @@ VALUE = "value"
 """The field of a payload without fields."""
 
 
+class TakenField(forms.CharField):
+    """The payload that a form was made for: a form with errors is shown again for its own."""
+
+    widget = forms.HiddenInput
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        return initial
+
+
 class SignalForm(forms.Form):
     """Sends a signal.
 
@@ -39,6 +48,8 @@ class SignalForm(forms.Form):
         )
         # Sent twice, it counts once.
         self.fields["dedupe_id"] = forms.CharField(widget=forms.HiddenInput, max_length=64)
+        # The wait may change between the page and its answer.
+        self.fields["takes"] = TakenField(required=False, initial=_taken(kind))
         for field, annotation, default in _fields_of(kind):
             self.fields[PREFIX + field] = _form_field(field, annotation, default)
 
@@ -52,6 +63,8 @@ class SignalForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """Make the payload of its fields."""
         given: dict[str, Any] = super().clean() or {}
+        if given.get("takes") and given["takes"] != _taken(self._kind):
+            raise forms.ValidationError(_("The signal takes other fields: give these."))
         values: dict[str, Any] = {}
         for field, annotation, default in _fields_of(self._kind):
             if PREFIX + field not in given:
@@ -73,6 +86,12 @@ class SignalForm(forms.Form):
         except Exception as error:  # of the project's class
             self.add_error(None, str(error))
         return given
+
+
+def _taken(kind: Any) -> str:
+    """Return the class of a payload and its fields as a text, to compare two forms."""
+    name = f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else "json"
+    return " ".join([name, *(field for field, _annotation, _default in _fields_of(kind))])
 
 
 def _fields_of(kind: Any) -> list[tuple[str, Any, Any]]:

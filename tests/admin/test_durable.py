@@ -42,6 +42,12 @@ def waiting() -> Any:
     return result
 
 
+def filled(shown: Any) -> dict[str, str]:
+    """Return the values of a form's fields, as a browser would send them."""
+    form = shown.context["form"]
+    return {name: form[name].value() or "" for name in form.fields}
+
+
 class TestThePage:
     def test_shows_the_steps_with_their_results_and_what_it_waits_for(self, viewer: Client) -> None:
         result = waiting()
@@ -156,7 +162,7 @@ class TestASignal:
         run_all(raise_errors=True)
         result.refresh()
 
-        assert [*form.fields] == ["name", "dedupe_id", "field_by", "field_pages"]
+        assert [*form.fields] == ["name", "dedupe_id", "takes", "field_by", "field_pages"]
         assert told(answer) == ["The signal “approved” was sent."]
         assert result.return_value == "ann [1, 2]"
         assert LogEntry.objects.get().change_message == "The signal “approved” was sent."
@@ -189,6 +195,41 @@ class TestASignal:
         operator.post(f"{MESSAGES}{result.id}/signal/", data)
 
         assert StoredSignal.objects.get().payload == {"a": [1.1]}
+
+    def test_is_refused_if_the_wait_has_ended_since_its_form_was_shown(
+        self, operator: Client
+    ) -> None:
+        result = tasks.asks.enqueue()
+        run_all(raise_errors=True)
+        path = f"{MESSAGES}{result.id}/signal/?name=approved"
+        shown: Any = operator.get(path)
+        Step.objects.filter(message_id=result.id).update(state="done")
+        given = {"field_by": "ann", "field_pages": "[1]"}
+
+        answer: Any = operator.post(path, {**filled(shown), **given})
+
+        form = answer.context["form"]
+        assert form.non_field_errors() == ["The signal takes other fields: give these."]
+        assert [*form.fields][3:] == ["field_value"]
+        assert not StoredSignal.objects.exists()
+        operator.post(path, {**filled(answer), "field_value": "7"})
+        assert StoredSignal.objects.get().payload == 7
+
+    def test_that_is_named_in_the_form_takes_the_fields_of_its_wait(self, operator: Client) -> None:
+        result = tasks.asks.enqueue()
+        run_all(raise_errors=True)
+        path = f"{MESSAGES}{result.id}/signal/"
+        shown: Any = operator.get(path)
+
+        answer: Any = operator.post(
+            path, {**filled(shown), "name": "approved", "field_value": '{"by": 1}'}
+        )
+
+        assert [*answer.context["form"].fields][3:] == ["field_by", "field_pages"]
+        assert not StoredSignal.objects.exists()
+        given = {"field_by": "ann", "field_pages": "[1]"}
+        operator.post(path, {**filled(answer), **given})
+        assert StoredSignal.objects.get().payload == {"by": "ann", "pages": [1]}
 
     def test_to_a_message_that_has_ended_meanwhile_says_so(self, operator: Client) -> None:
         result = tasks.asks_late.enqueue(2)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from django.db.models import Model
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
@@ -15,6 +16,7 @@ from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.engine import channels, live_counts
 from pgqueue.engine.live_counts import StateCounts
+from pgqueue.models import History, Message
 from pgqueue.operating.bulk import GOVERNED
 from pgqueue.states import Outcome, State
 from pgqueue.templatetags.pgqueue_admin import grouped
@@ -70,7 +72,7 @@ def of_messages(request: HttpRequest, shown: Any) -> list[ListTab]:
                 is_selected=selected == state,
             )
         )
-    return [*tabs, *_other(request, shown, "history", _("Ended ones"))]
+    return [*tabs, *_other(request, shown, History, _("Ended ones"))]
 
 
 def of_history(request: HttpRequest, shown: Any) -> list[ListTab]:
@@ -86,7 +88,7 @@ def of_history(request: HttpRequest, shown: Any) -> list[ListTab]:
         for outcome in Outcome
     ]
     ended = _all(shown, "outcome", _("All that have ended"), selected)
-    return [*_other(request, shown, "message", _("Live ones")), ended, *tabs]
+    return [*_other(request, shown, Message, _("Live ones")), ended, *tabs]
 
 
 def _all(shown: Any, parameter: str, label: str, selected: str) -> ListTab:
@@ -94,16 +96,14 @@ def _all(shown: Any, parameter: str, label: str, selected: str) -> ListTab:
     return ListTab(label=label, url=url, is_selected=not selected)
 
 
-def _other(request: HttpRequest, shown: Any, model: str, label: str) -> Iterator[ListTab]:
+def _other(request: HttpRequest, shown: Any, model: type[Model], label: str) -> Iterator[ListTab]:
     """Yield the tab of the other list, if the user may see it, with the filters of both."""
-    if request.user.has_perm(f"pgqueue.view_{model}"):
-        query = {name: value for name, value in _kept(shown) if value}
-        yield ListTab(label=label, url=page_url(f"{model}_changelist", **query))
-
-
-def _kept(shown: Any) -> Iterable[tuple[str, Any]]:
-    names = ("channel", "task", "error", "flow")
-    return [("q", shown.query), *((name, shown.chosen.get(name)) for name in names)]
+    name = model._meta.model_name
+    if request.user.has_perm(f"pgqueue.view_{name}"):
+        of_both = shown.model_admin.admin_site.get_model_admin(model).filter_parameters(request)
+        query = {"q": shown.query} if shown.query else {}
+        query |= {each: value for each, value in shown.chosen.items() if each in of_both}
+        yield ListTab(label=label, url=page_url(f"{name}_changelist", **query))
 
 
 def _counts(shown: Any) -> StateCounts | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from django.db import connection
@@ -135,6 +136,14 @@ class TestTabs:
         back = tabs(viewer, f"{HISTORY}?channel=mail&outcome=cancelled")["Live ones"].url
 
         assert (there, back) == (f"{HISTORY}?channel=mail", f"{MESSAGES}?channel=mail")
+
+    def test_the_other_list_has_each_filter_that_it_knows(self, queue, viewer: Client):
+        both = "q=k&channel=mail&task=tests.task&error=Boom&flow=1&match=meta.tenant%3Da"
+
+        there = tabs(viewer, f"{MESSAGES}?{both}&waits=sleep")["Ended ones"].url
+        back = tabs(viewer, f"{HISTORY}?{both}&day=2026-01-01")["Live ones"].url
+
+        assert parse_qs(urlsplit(there).query) == parse_qs(urlsplit(back).query) == parse_qs(both)
 
     def test_only_who_may_see_the_other_list_is_led_there(self, queue, login: Login):
         client = login("view_message")

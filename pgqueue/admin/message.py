@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from django.contrib import admin, messages
-from django.core.exceptions import BadRequest, PermissionDenied
+from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.template.response import TemplateResponse
@@ -13,7 +13,7 @@ from django.urls import URLPattern, path, reverse
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import moment_of
-from pgqueue.admin.bulk import PARAMETERS, SEARCH, BulkAdmin, bulk_url
+from pgqueue.admin.bulk import PARAMETERS, BulkAdmin, bulk_url, filter_of
 from pgqueue.admin.changelist import BoundedChangeList
 from pgqueue.admin.display import ShownMessageAdmin
 from pgqueue.admin.durable import VERBS
@@ -39,6 +39,7 @@ from pgqueue.admin.operations import (
     REPLAY,
     RUN_NOW,
     MessageOperation,
+    filters_of,
     operate,
 )
 from pgqueue.admin.preview import in_words
@@ -149,12 +150,13 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
     def _bulk_links(self, request: HttpRequest) -> list[tuple[MessageOperation, str]]:
         """Return the operations that apply to the messages of the list's filters.
 
-        With a filter of the project, which operations do not know, the list is empty.
+        The list is empty where operations do not know a filter, such as a filter of the project.
         """
-        own = {choice.parameter_name for choice in self.list_filter} - set(PARAMETERS)
-        if own & set(request.GET):
+        query = filters_of(self, request)
+        try:
+            filter_of(query)
+        except (ValueError, TypeError, ValidationError):
             return []
-        query = {name: request.GET[name] for name in (*PARAMETERS, SEARCH) if name in request.GET}
         state = query.get("state")
         state = State.READY if state == bulk.GOVERNED else state
         return [

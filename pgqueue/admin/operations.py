@@ -10,16 +10,17 @@ import psycopg
 from django.contrib import messages
 from django.contrib.admin import helpers
 from django.contrib.admin.models import CHANGE, LogEntry
+from django.contrib.admin.views.main import SEARCH_VAR
 from django.contrib.contenttypes.models import ContentType
 from django.db import DatabaseError
 from django.db.models import Count, F, Model, QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.translation import gettext, ngettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import QueueAdmin
+from pgqueue.admin.links import page_url
 from pgqueue.database.guard import TransactionLost
 from pgqueue.database.savepoints import savepoints
 from pgqueue.engine.operate import BATCH, Operated
@@ -134,15 +135,20 @@ def operate(
         return None
     if request.POST.get("select_across", "0") != "0":
         # The operation is for all messages of the filter, also beyond the list's count.
-        query = request.GET.copy()
-        query["action"] = operation.name
-        return HttpResponseRedirect(f"{reverse('admin:pgqueue_message_bulk')}?{query.urlencode()}")
+        query = {**filters_of(admin, request), "action": operation.name}
+        return HttpResponseRedirect(page_url("message_bulk", **query))
     # `queryset` lacks messages that have left the list meanwhile, which the report must include.
     ids = admin.clean_ids(request.POST.getlist(helpers.ACTION_CHECKBOX_NAME))
     if operation.is_final or operation.warning:
         return ask(admin, request, ids, operation)
     _perform(admin, request, ids, operation)
     return None
+
+
+def filters_of(admin: QueueAdmin, request: HttpRequest) -> dict[str, str]:
+    """Return the filters and the search of a list, without its page, its order and its place."""
+    names = {*admin.filter_parameters(request), SEARCH_VAR}
+    return {name: request.GET[name] for name in request.GET if name in names}
 
 
 def ask(

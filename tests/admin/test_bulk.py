@@ -51,6 +51,15 @@ def test_the_list_offers_what_its_filters_allow(
     assert url == f"{BULK}?action=replay&state=dead&channel=a%26b&q=tenant"
 
 
+def test_the_list_offers_nothing_for_one_message_that_its_search_finds(
+    queue: Connection, operator: Client
+):
+    (message,) = enqueue(queue, dedupe_keys=["once"])
+
+    assert links(operator, f"?q={message}") == links(operator, "?q=once") == {}
+    assert links(operator, "?q=a-key").keys() == {"run_now", "cancel", "release", "replay"}
+
+
 def test_it_is_asked_about_with_a_count(queue: Connection, operator: Client):
     bury(queue, 3, task="shop.tasks.send", channel="mail")
     bury(queue, 2, task="shop.tasks.bill", channel="mail")

@@ -15,6 +15,7 @@ from django.test import Client
 from pgqueue.admin.bulk import PARAMETERS, SEARCHED, filter_of, list_url
 from pgqueue.admin.filters import TextFilter
 from pgqueue.admin.message import MessageAdmin
+from pgqueue.admin.operations import filters_of
 from pgqueue.management.selection import add_filters, wanted
 from pgqueue.models import Message
 from pgqueue.operating import bulk
@@ -91,6 +92,12 @@ def test_a_filter_that_operations_do_not_know_leaves_no_operation_on_all(rf: Any
 
     assert links(channel="mail")
     assert not links(channel="mail", own="x")
+
+
+def test_all_rows_of_a_list_keep_a_filter_that_operations_do_not_know(rf: Any):
+    request = rf.get("/", {"channel": "mail", "own": "x", "p": "1"})
+
+    assert filters_of(OwnAdmin(Message, admin.site), request) == {"channel": "mail", "own": "x"}
 
 
 def test_an_operation_is_refused_where_it_would_ignore_a_filter(db: None, operator: Client):

@@ -17,7 +17,7 @@ from pgqueue.admin import operations
 from pgqueue.database.connections import connect
 from pgqueue.models import History, Message
 from pgqueue.models.message import MessageQuerySet
-from tests.admin.acting import BULK, MESSAGES, act, choose, confirm, told
+from tests.admin.acting import BULK, HISTORY, MESSAGES, act, choose, confirm, told
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, enqueue, run, schedule
 
@@ -137,6 +137,18 @@ def test_all_rows_of_a_list_are_everything_that_its_filters_find(
     assert states() == dict.fromkeys(ids, "dead")
 
 
+@pytest.mark.parametrize("place", ["p=1", "start=%5B7%5D", "o=1", "_facets=1"])
+def test_all_rows_of_a_list_are_the_same_on_each_of_its_pages(
+    queue: Connection, operator: Client, place: str
+):
+    ids = bury(queue, 3)
+
+    page = choose(operator, "replay", ids[:1], across=True, query=f"?channel=default&{place}")
+
+    assert page.redirect_chain == [(f"{BULK}?channel=default&action=replay", 302)]
+    assert page.status_code == 200
+
+
 def test_each_message_has_its_log_entry(queue: Connection, operator: Client):
     (running,) = [claim.id for claim in run(queue, task="shop.tasks.run")]
     ended, gone = enqueue(queue, 2, channel="other", task="shop.tasks.send")
@@ -151,6 +163,26 @@ def test_each_message_has_its_log_entry(queue: Connection, operator: Client):
     }
     assert {entry.user for entry in entries} == {operator_of(operator)}
     assert operator.get(f"{MESSAGES}{running}/history/").status_code == 200
+
+
+def test_the_log_of_an_ended_message_has_the_entries_from_before_its_end(
+    queue: Connection, operator: Client, login: Login, monkeypatch: pytest.MonkeyPatch
+):
+    waiting, other = schedule(queue, 2)
+    act(operator, "run_now", [waiting])
+    act(operator, "cancel", [waiting, other])
+
+    def logged(path: str) -> list[tuple[Any, str]]:
+        page: Any = operator.get(path, follow=True)
+        return [(each.user, each.change_message) for each in page.context["action_list"]]
+
+    user = operator_of(operator)
+    entries = [(user, "Made ready."), (user, "Cancelled.")]
+    assert logged(f"{MESSAGES}{waiting}/history/") == logged(f"{HISTORY}{waiting}/history/")
+    assert logged(f"{HISTORY}{waiting}/history/") == entries
+    monkeypatch.setattr("pgqueue.admin.history.LOGGED", 1)
+    assert logged(f"{HISTORY}{waiting}/history/?p=2") == entries[1:]
+    assert login("view_message").get(f"{HISTORY}{waiting}/history/").status_code == 403
 
 
 def operator_of(client: Client) -> Any:

@@ -2,10 +2,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.models import LogEntry
+from django.contrib.admin.views.main import PAGE_VAR
+from django.contrib.contenttypes.models import ContentType
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin import reruns
@@ -27,8 +32,11 @@ from pgqueue.admin.search import direct
 from pgqueue.admin.tabs import ListTab, of_history
 from pgqueue.listing.index import NEWEST_FIRST, Listing
 from pgqueue.listing.messages import ended_of_flow
-from pgqueue.models import History
+from pgqueue.models import History, Message
 from pgqueue.operating import bulk
+
+LOGGED = 100
+"""The entries of the log that a page shows, as Django's pages do."""
 
 
 @admin.register(History)
@@ -82,6 +90,25 @@ class HistoryAdmin(ShownMessageAdmin):
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         return self.may_operate(request)
+
+    def history_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> Any:
+        """Show the log of a message: the entries from before its end, too."""
+        response = super().history_view(request, object_id, *args, **kwargs)
+        # Django has already checked that the user may see the message.
+        if isinstance(response, TemplateResponse) and response.context_data is not None:
+            kinds = ContentType.objects.get_for_models(Message, History).values()
+            entries = LogEntry.objects.filter(
+                object_id=response.context_data["object"].pk, content_type__in=kinds
+            )
+            in_order = entries.select_related("user").order_by("action_time", "pk")
+            paginator = self.get_paginator(request, in_order, LOGGED)
+            page = paginator.get_page(request.GET.get(PAGE_VAR, 1))
+            response.context_data |= {
+                "action_list": page,
+                "page_range": paginator.get_elided_page_range(page.number),
+                "pagination_required": paginator.num_pages > 1,
+            }
+        return response
 
     @admin.action(permissions=["operate"], description=_("Enqueue once more"))
     def rerun(self, request: HttpRequest, queryset: QuerySet[History]) -> HttpResponse | None:

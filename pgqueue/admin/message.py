@@ -236,19 +236,54 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any
     ) -> HttpResponse:
         # A link to a message stays valid after its end.
-        if self.has_view_permission(request) and _has_ended(object_id):
-            if "json" in request.GET:
-                return JsonResponse({"sections": {}, "is_over": True})
-            return _to_history(object_id)
+        if (ended := self._ended(request, object_id)) is not None:
+            return ended
         if "json" in request.GET and request.method == "GET":
             return self._news(request, object_id)
-        return super().change_view(request, object_id, *args, **kwargs)
+        try:
+            return super().change_view(request, object_id, *args, **kwargs)
+        except Message.DoesNotExist:
+            # The message has ended while its page was made.
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)
+
+    def history_view(self, request: HttpRequest, object_id: str, *args: Any, **kwargs: Any) -> Any:
+        if self.has_view_permission(request) and _has_ended(object_id):
+            return _to_history(object_id, "history")
+        return super().history_view(request, object_id, *args, **kwargs)
+
+    def get_object(
+        self, request: HttpRequest, object_id: str, from_field: str | None = None
+    ) -> Any:
+        try:
+            return super().get_object(request, object_id, from_field)
+        except Message.DoesNotExist:
+            return None  # it has ended between two reads
+
+    def _get_obj_does_not_exist_redirect(
+        self, request: HttpRequest, opts: Any, object_id: str
+    ) -> HttpResponse:
+        if (ended := self._ended(request, object_id)) is not None:
+            return ended
+        answer: HttpResponse = super()._get_obj_does_not_exist_redirect(  # type: ignore[misc]
+            request, opts, object_id
+        )
+        return answer
+
+    def _ended(self, request: HttpRequest, object_id: str) -> HttpResponse | None:
+        """Return the answer for a message that has ended; None: it lives, or does not exist."""
+        if not (self.has_view_permission(request) and _has_ended(object_id)):
+            return None
+        if "json" in request.GET:
+            return JsonResponse({"sections": {}, "is_over": True})
+        return _to_history(object_id)
 
     def _news(self, request: HttpRequest, object_id: str) -> HttpResponse:
         """Return the progress and the log lines as JSON, for the page while it is open."""
         if not self.has_view_permission(request):
             raise PermissionDenied
         if (message := self.get_object(request, object_id)) is None:
+            if (ended := self._ended(request, object_id)) is not None:
+                return ended
             raise Http404
         sections = {
             "progress": self.progress_section(message),
@@ -258,8 +293,8 @@ class MessageAdmin(BulkAdmin, ShownMessageAdmin):
         return JsonResponse({"sections": sections, "is_over": message.state == State.DEAD})
 
 
-def _to_history(object_id: str) -> HttpResponse:
-    return HttpResponseRedirect(reverse("admin:pgqueue_history_change", args=[object_id]))
+def _to_history(object_id: str, page: str = "change") -> HttpResponse:
+    return HttpResponseRedirect(reverse(f"admin:pgqueue_history_{page}", args=[object_id]))
 
 
 def _has_ended(object_id: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils.module_loading import import_string
 
 from pgqueue.admin import progress
 from pgqueue.database.connections import borrow
@@ -219,3 +220,33 @@ def test_of_ended_messages_that_share_an_id_the_newest_is_shown(
 
 def test_the_page_of_an_id_that_is_none_leads_back_to_the_list(viewer: Client):
     assert viewer.get(f"{HISTORY}no-id/change/").status_code == 302
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "pgqueue.admin.message._has_ended",
+        "pgqueue.tasks.redacting.rules",
+        "pgqueue.admin.display.steps_of",
+    ],
+)
+def test_a_message_that_ends_while_its_page_is_made_is_shown_with_its_end(
+    queue: Connection, viewer: Client, monkeypatch: pytest.MonkeyPatch, place: str
+):
+    real = import_string(place)
+
+    def ends(*args: Any) -> Any:
+        answer = real(*args)
+        Message.objects.filter(pk=message).cancel()
+        return answer
+
+    monkeypatch.setattr(place, ends)
+    (message,) = enqueue(queue)
+    page: Any = viewer.get(f"{MESSAGES}{message}/change/", follow=True)
+    (message,) = enqueue(queue)
+    told = viewer.get(f"{MESSAGES}{message}/change/?json=1").json()
+
+    assert page.redirect_chain == [(page.wsgi_request.path, 302)]
+    assert page.context["original"].outcome == "cancelled"
+    assert not page.context["messages"]
+    assert told["is_over"] or place.endswith("steps_of")

@@ -32,6 +32,7 @@ from pgqueue.engine import flow_graph, flows
 from pgqueue.engine.flow_graph import Graph
 from pgqueue.engine.lookup import id_of
 from pgqueue.engine.operate import BATCH
+from pgqueue.listing import index
 from pgqueue.listing.flows import ENDED, LIVING, by_state
 from pgqueue.listing.index import NOT_WHOLE, Comparison, Listing, without
 from pgqueue.models import Flow, Message
@@ -68,8 +69,14 @@ class FlowChangeList(BoundedChangeList):
         with without(alias, *NOT_WHOLE):
             ids = [flow.pk for flow in self.result_list]
             found = flows.progress(connections[alias], ids, bound=COUNTED)
+            # The first ones may all be dead, and a later one may run.
+            large = [
+                id for id, words in found.items() if _live(words) >= COUNTED and not _moves(words)
+            ]
+            further = flows.progress(connections[alias], large, bound=index.REACH)
         for flow in self.result_list:
             flow.words = found[flow.pk]
+            flow.further_words = further.get(flow.pk, flow.words)
 
 
 @admin.register(Flow)
@@ -97,7 +104,8 @@ class FlowAdmin(ListedAdmin):
 
     @admin.display(description=gettext_lazy("state"))
     def state(self, flow: Any) -> str:
-        return state_of(flow, flow.words)[0]
+        words = flow.further_words
+        return state_of(flow, words, is_all=_live(words) < index.REACH)[0]
 
     @admin.display(description=gettext_lazy("messages"))
     def progress(self, flow: Any) -> str:
@@ -256,13 +264,20 @@ class FlowAdmin(ListedAdmin):
         return links
 
 
-def state_of(flow: Flow, words: Mapping[str, int]) -> tuple[str, bool]:
-    """Return the state of a flow in words, and whether it no longer goes on by itself."""
+def state_of(flow: Flow, words: Mapping[str, int], *, is_all: bool = True) -> tuple[str, bool]:
+    """Return the state of a flow in words, and whether it no longer goes on by itself.
+
+    Args:
+        words: the number of its messages by their state or outcome.
+        is_all: whether all its live messages were counted.
+    """
     dead = words.get(State.DEAD, 0)
     if flow.ended_at or not _live(words):
         return _("Has ended"), False
-    if any(words.get(word, 0) for word in MOVING):
+    if _moves(words):
         return (_("Goes on, beside dead messages") if dead else _("Goes on")), False
+    if dead and not is_all:
+        return _("Has dead messages"), False
     if dead:
         return _("Can't go on: messages are dead"), True
     return _("Goes on"), False
@@ -302,6 +317,10 @@ def _steps(request: HttpRequest, graph: Graph) -> list[dict[str, Any]]:
 
 def _live(words: Mapping[str, int]) -> int:
     return sum(number for word, number in words.items() if word not in Outcome.values)
+
+
+def _moves(words: Mapping[str, int]) -> bool:
+    return any(words.get(word, 0) for word in MOVING)
 
 
 def _moment(moment: datetime) -> str:

@@ -95,6 +95,25 @@ class TestTheList:
 
         assert "1 waits for others, 2+ succeeded" in viewer.get(FLOWS).content.decode()
 
+    @pytest.mark.parametrize(
+        ("last", "said"),
+        [("running", "Goes on, beside dead messages"), ("held", "Can&#x27;t go on")],
+    )
+    def test_of_a_large_flow_says_whether_it_goes_on(
+        self,
+        queue: Connection,
+        viewer: Client,
+        monkeypatch: pytest.MonkeyPatch,
+        last: str,
+        said: str,
+    ) -> None:
+        monkeypatch.setattr("pgqueue.admin.flow.COUNTED", 2)
+        flows.store("large", [*[Member("a", "dead")] * 3, Member("a", last)])
+
+        assert said in viewer.get(FLOWS).content.decode()
+        monkeypatch.setattr("pgqueue.listing.index.REACH", 3)
+        assert '<td class="field-state">Has dead messages</td>' in viewer.get(FLOWS).text
+
 
 class TestAFlowThatWaitsForAnother:
     def test_has_a_page_that_shows_the_wait(self, queue: Connection, viewer: Client) -> None:

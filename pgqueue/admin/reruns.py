@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 from django.contrib import messages
@@ -18,6 +19,9 @@ from pgqueue.engine.operate import BATCH, Operated
 from pgqueue.exceptions import ChannelFull, InvalidArguments
 from pgqueue.models import History
 from pgqueue.operating.reruns import rerun_each
+
+LOOK_FOR = 1.0
+"""The most seconds for which messages are looked for, to enqueue everything that is found."""
 
 
 def rerun_all(rows: QuerySet[History]) -> Operated:
@@ -58,12 +62,31 @@ def rerun(
     """Enqueue the chosen messages once more, or first ask the user to confirm it."""
     if "ids" in request.POST or request.POST.get("select_across", "0") == "0":
         return operate(admin, request, queryset, RERUN)
-    ids: list[Any] = list(queryset.order_by("pk").values_list("pk", flat=True)[: BATCH + 1])
-    if len(ids) <= BATCH:
+    ids, is_all = _found(admin, request)
+    if is_all:
         return ask(admin, request, ids, RERUN)
     text = _(
-        "Nothing was enqueued: these are more than %d messages. Choose fewer, or use the command "
-        "pgqueue_rerun with filters."
+        "Nothing was enqueued: there are too many messages to look through them here. Choose "
+        "fewer, or use the command pgqueue_rerun with filters."
     )
-    admin.message_user(request, text % BATCH, messages.WARNING)
+    if len(ids) > BATCH:
+        text = _(
+            "Nothing was enqueued: these are more than %d messages. Choose fewer, or use the "
+            "command pgqueue_rerun with filters."
+        ) % (BATCH,)
+    admin.message_user(request, text, messages.WARNING)
     return None
+
+
+def _found(admin: QueueAdmin, request: HttpRequest) -> tuple[list[int], bool]:
+    """Return ids that the filters of a list find, beyond its page, and whether they are all.
+
+    No further stretch is read after more than `BATCH` ids, or after `LOOK_FOR` seconds.
+    """
+    until, ids = monotonic() + LOOK_FOR, list[int]()
+    shown: Any = admin.get_changelist_instance(request)
+    for stretch in shown.listing.stretches():
+        ids += stretch.ids
+        if len(ids) > BATCH or monotonic() > until:
+            break
+    return sorted(ids), stretch.is_all and len(ids) <= BATCH

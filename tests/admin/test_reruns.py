@@ -85,6 +85,26 @@ def test_all_that_the_filters_find_are_asked_about_up_to_a_thousand(
     assert arguments() == [1, 2]
 
 
+def test_all_that_the_filters_find_are_taken_beyond_the_page(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgqueue.listing.index.REACH", 2)
+    monkeypatch.setattr("pgqueue.admin.changelist.LOOK_FOR", 0)
+    found = ended(1, 2, channel="mail")
+    ended(3, 4)
+    found += ended(5, channel="mail")
+
+    page = choose(operator, found[2:], across=True, query="?channel=mail")
+    monkeypatch.setattr(reruns, "LOOK_FOR", 0)
+    refused = choose(operator, found[2:], across=True, query="?channel=mail")
+
+    assert page.context["ids"] == ",".join(map(str, found))
+    assert told(refused) == [
+        "Nothing was enqueued: there are too many messages to look through them here. Choose "
+        "fewer, or use the command pgqueue_rerun with filters."
+    ]
+
+
 def test_messages_of_unknown_tasks_and_of_full_channels_are_counted(operator: Client) -> None:
     [unknown, full, good] = [*ended(1), *ended(2, channel="mail"), *ended(3)]
     History.objects.filter(pk=unknown).update(task="no.such.task")

@@ -23,13 +23,13 @@ from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.filters import as_flow, state_label
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url
-from pgqueue.admin.operations import OPERATIONS, PURGE, MessageOperation
+from pgqueue.admin.operations import OPERATIONS, PURGE, MessageOperation, user_of
 from pgqueue.admin.search import direct
 from pgqueue.conf import settings
 from pgqueue.listing import index
 from pgqueue.listing.index import Listing, without
 from pgqueue.listing.messages import everything
-from pgqueue.models import History, Message
+from pgqueue.models import History, Message, Operation
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.operating import bulk
 from pgqueue.states import Outcome, State
@@ -101,8 +101,13 @@ class BulkAdmin(QueueAdmin):
         return TemplateResponse(request, "admin/pgqueue/message/bulk_confirmation.html", context)
 
     def progress_view(self, request: HttpRequest, id: int) -> HttpResponse:
-        """Show the progress of an operation, as a page or as JSON; or stop it."""
-        if not self.has_view_permission(request):
+        """Show the progress of an operation, as a page or as JSON; or stop it.
+
+        A user who has begun it may follow it, too: the user of a flow or a channel may not see its
+        messages.
+        """
+        may_view = self.has_view_permission(request)
+        if not (may_view or _has_begun(request, id)):
             raise PermissionDenied
         row = find_operation(id)
         if row is None:
@@ -134,6 +139,7 @@ class BulkAdmin(QueueAdmin):
             "operation": operation,
             "chosen": shown,
             "may_stop": operation.is_allowed(self, request),
+            "may_view": may_view,
             "back": back,
         }
         return TemplateResponse(request, "admin/pgqueue/message/bulk_progress.html", context)
@@ -198,13 +204,11 @@ def begin(
     request: HttpRequest, operation: MessageOperation, chosen: bulk.Filter, *, newest: int
 ) -> HttpResponse:
     """Begin an operation for the user of a request; redirect to the page that follows it."""
-    pk = request.user.pk
-    user = {"id": pk if isinstance(pk, int) else str(pk), "name": request.user.get_username()}
     with transaction.atomic(using=settings().database):
-        message = bulk.start(operation.name, chosen, newest=newest, user=user)
+        message = bulk.start(operation.name, chosen, newest=newest, user=user_of(request))
     words = ", ".join(f"{name}={value}" for name, value in asdict(chosen).items() if value)
     LogEntry.objects.create(
-        user_id=pk,  # type: ignore[misc]
+        user_id=request.user.pk,  # type: ignore[misc]
         content_type=ContentType.objects.get_for_model(Message),
         object_id=message.id,
         object_repr=f"{bulk.operate.name} #{message.id}",
@@ -279,6 +283,12 @@ def _purged(arguments: list[Any]) -> list[tuple[str, Any]]:
         _("Keep the newest"): keep,
     }
     return [(label, value) for label, value in given.items() if value is not None]
+
+
+def _has_begun(request: HttpRequest, id: int) -> bool:
+    """Return whether the user of a request has asked for an operation."""
+    rows = Operation.objects.using(settings().database)
+    return rows.filter(pk=id, user__id=user_of(request)["id"]).exists()
 
 
 def find_operation(id: int) -> Any:

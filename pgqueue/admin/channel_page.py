@@ -21,7 +21,7 @@ from pgqueue.admin import breakers
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.lane import serving
 from pgqueue.admin.links import page_url, to_page, to_row, with_urls
-from pgqueue.admin.operations import CANCEL, REPLAY, RUN_NOW
+from pgqueue.admin.operations import CANCEL, REPLAY, RUN_NOW, user_of
 from pgqueue.admin.preview import in_words
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
@@ -159,8 +159,7 @@ class ChannelPages(QueueAdmin):
         newest = request.POST.get("newest", "")
         if not (newest.isascii() and newest.isdecimal() and len(newest) < 19):
             raise BadRequest(f"newest={newest!r}: it must be an id.")
-        pk = request.user.pk
-        user = {"id": pk if isinstance(pk, int) else str(pk), "name": request.user.get_username()}
+        user = user_of(request)
         try:
             with transaction.atomic(using=settings().database):
                 message = bulk.start_purge(channel.name, newest=int(newest), user=user, **options)

@@ -145,6 +145,12 @@ def operate(
     return None
 
 
+def user_of(request: HttpRequest) -> dict[str, Any]:
+    """Return the id and the name of the user who asks for an operation."""
+    pk = request.user.pk
+    return {"id": pk if isinstance(pk, int) else str(pk), "name": request.user.get_username()}
+
+
 def filters_of(admin: QueueAdmin, request: HttpRequest) -> dict[str, str]:
     """Return the filters and the search of a list, without its page, its order and its place."""
     names = {*admin.filter_parameters(request), SEARCH_VAR}

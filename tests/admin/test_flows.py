@@ -365,6 +365,20 @@ class TestOperating:
         assert not Message.objects.filter(flow_id=stored.id, state=State.DEAD).exists()
         assert Message.objects.get(pk=other.ids[0]).state == State.DEAD
 
+    def test_of_a_large_one_is_followed_by_its_user_and_not_by_others_without_messages(
+        self, queue: Connection, login: Login, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pgqueue.admin.flow.BATCH", 5)
+        client, other = (login("view_flow", "operate_message") for _ in range(2))
+
+        response = operate(client, chord(7, "ready"), "cancel")
+
+        (path, _) = response.redirect_chain[-1]
+        assert (response.status_code, other.get(path).status_code) == (200, 403)
+        assert client.get(path, {"json": 1}).json()["said"] == "It waits for a worker."
+        assert "The message that does it" not in response.content.decode()
+        assert client.post(path, follow=True).context["told"]["is_over"]  # type: ignore[attr-defined]
+
     def test_of_a_large_one_it_is_said_how_far_it_was_counted(
         self, queue: Connection, operator: Client, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -15,6 +15,7 @@ from pgqueue.admin.base import ModelAdmin
 from pgqueue.codec.arguments import parse
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.events.trail import Trail, key_of, topic_of_model, trail
+from pgqueue.exceptions import PGQueueError
 from pgqueue.tasks import redacting
 
 
@@ -38,11 +39,8 @@ class TrailLine:
     @classmethod
     def of(cls, event: RecordedEvent) -> TrailLine:
         """Return the step of an event."""
-        by_names = redacting.fields()
-        payload = parse(f"the payload of {event}", by_names.redact(event.payload_json or "null"))
-        rows = payload if isinstance(payload, dict) else {}
-        metadata = parse(f"the metadata of {event}", by_names.redact(event.metadata_json or "{}"))
-        acting = metadata.get("acting") if isinstance(metadata, dict) else None
+        rows, metadata = _object_in(event.payload_json), _object_in(event.metadata_json)
+        acting = metadata.get("acting")
         said = dict(acting) if isinstance(acting, Mapping) else {"user": acting or ""}
         who = said.pop("user", "")
         why = [str(said.pop("reason", ""))] + [f"{name}: {each}" for name, each in said.items()]
@@ -54,6 +52,16 @@ class TrailLine:
             ", ".join(filter(None, why)),
             _changes(rows),
         )
+
+
+def _object_in(text: str | None) -> Mapping[str, Any]:
+    """Return a JSON object, redacted; {}: the text has another value, or one that is unreadable."""
+    try:
+        value = parse("a column", redacting.fields().redact(text or "null"))
+    except (PGQueueError, RecursionError, ValueError):
+        # Python reads no number of 5000 digits, and nothing that is nested too deeply.
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _name(who: Any) -> str:

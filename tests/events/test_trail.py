@@ -214,3 +214,21 @@ class TestThePage:
         page = self.page(product, "view_event")
 
         assert page.count("at position") == len(odd) + 1
+
+    @pytest.mark.parametrize(
+        "text",
+        [f'{{"new": {{"stock": {"9" * 5000}}}}}', f"{'[' * 3000}{']' * 3000}"],
+        ids=["number", "nesting"],
+    )
+    def test_shows_an_event_that_python_does_not_read_without_its_changes(self, text: str) -> None:
+        product = ProductFactory()
+        topic, key = f"{topic_of_model(Product)}.update", key_of(product)
+        with django.cursor() as cursor:
+            cursor.execute("SELECT pgqueue_publish(%s, %s::jsonb, %s)", [topic, text, key])
+            cursor.execute(
+                "SELECT pgqueue_publish(%s, NULL, %s, %s::jsonb)", [topic, key, f'{{"a": {text}}}']
+            )
+
+        page = self.page(product, "view_event")
+
+        assert page.count("at position") == 3

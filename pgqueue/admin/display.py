@@ -67,10 +67,11 @@ def excerpt_of(name: str, label: StrOrPromise) -> Callable[[Any, Any], str]:
             return NOTHING
         if is_envelope(text):
             return str(_("encrypted"))
+        is_cut = f"{name}_text" in message.cut
         return format_html(
             '<pre class="pgqueue-excerpt" dir="ltr" tabindex="0">{}</pre>{}',
             text[:EXCERPT],
-            "" if len(text) <= EXCERPT else _("… (the first %s)") % filesizeformat(EXCERPT),
+            _("… (the first %s)") % filesizeformat(EXCERPT) if is_cut else "",
         )
 
     return shown
@@ -96,8 +97,12 @@ class ExcerptAdmin(ListedAdmin):
         if row is not None:
             texts = {f"{name}_text": Left(_Pretty(name), EXCERPT + 1) for name in self.json_columns}
             found = rows.values(**texts, **self.expressions).first() or {}
-            shown = self.redact(row, {name: found.get(name) for name in texts})
+            read = {name: found.get(name) for name in texts}
+            shown = self.redact(row, read)
             row.excerpts = {**found, **shown}
+            # Redaction changes the length of a text.
+            longest = {name: max(len(read[name] or ""), len(shown[name] or "")) for name in texts}
+            row.cut = {name for name, length in longest.items() if length > EXCERPT}
         return row
 
     def redact(self, row: Any, texts: Mapping[str, str | None]) -> Mapping[str, str | None]:
@@ -228,7 +233,7 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         context["copies"] = copies(request, message.pk)
         context["channel_url"] = page_url("channel_page", name=message.channel)
         context["key_url"] = page_url("message_key", channel=message.channel, key=message.key)
-        if message.task and len(payload) <= EXCERPT:
+        if message.task and "payload_text" not in message.cut:
             context["instances"] = instances(request, self.admin_site, message.task, payload)
         return super().render_change_form(request, context, *args, **kwargs)
 

@@ -113,7 +113,7 @@ def tables(request: HttpRequest, message: Any, found: SeenSteps, *, operates: bo
             each,
             str(Step.Kind(each.kind).label),
             str(Step.State(each.state).label),
-            _result(request, each),
+            _result(request, each, is_cut=each.name in found.cut),
             _error(each),
             list(_links(model, message, each)) if operates and task else [],
         )
@@ -124,7 +124,7 @@ def tables(request: HttpRequest, message: Any, found: SeenSteps, *, operates: bo
             each,
             each.name.removeprefix("@"),
             _linked(request, each.sender_id),
-            _text(each.payload),
+            _text(each.payload, is_cut=each.id in found.cut),
         )
         for each in found.signals
     ]
@@ -160,23 +160,23 @@ def _links(model: str, message: Any, step: SeenStep) -> Iterator[Link]:
         yield url_of(model, message.pk, "again", step=step.name), _("Do it again …")
 
 
-def _result(request: HttpRequest, step: SeenStep) -> str:
+def _result(request: HttpRequest, step: SeenStep, *, is_cut: bool) -> str:
     if ids := ids_of(step):
         links = format_html_join(", ", "{}", ((_linked(request, id),) for id in ids[:CALLED]))
         return format_html("{} …", links) if len(ids) > CALLED else links
-    return _text(step.result)
+    return _text(step.result, is_cut=is_cut)
 
 
 def _linked(request: HttpRequest, id: int | None) -> str:
     return to_row(request, "message", id, f"#{id}") if id else ""
 
 
-def _text(text: str | None) -> str:
+def _text(text: str | None, *, is_cut: bool) -> str:
     if text is None:
         return ""
     if is_envelope(text):
         return _("encrypted")
-    return f"{text} …" if len(text) >= EXCERPT else text
+    return f"{text} …" if is_cut else text
 
 
 def _error(step: SeenStep) -> tuple[str, str] | None:

@@ -29,6 +29,7 @@ class SeenSteps:
         sent: signals from its runs to messages that are live.
         is_all: whether there are no further ones.
         hidden: removes the redacted values of both from other texts, such as errors.
+        cut: the names of steps, and the ids of signals, whose value is longer than the excerpt.
     """
 
     steps: list[SeenStep]
@@ -36,6 +37,7 @@ class SeenSteps:
     sent: list[SentSignal]
     is_all: bool
     hidden: Hidden
+    cut: frozenset[str | int] = frozenset()
 
     @property
     def open(self) -> SeenStep | None:
@@ -94,6 +96,11 @@ def seen(
         sent[-limit:],
         is_all,
         own,
+        # Redaction changes the length of a text.
+        frozenset(
+            [each.name for each in steps if len(each.result or "") >= excerpt]
+            + [each.id for each in signals if len(each.payload or "") >= excerpt]
+        ),
     )
 
 

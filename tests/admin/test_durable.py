@@ -93,6 +93,19 @@ class TestThePage:
         told = page(viewer, sender.id, HISTORY).content.decode()
         assert "Signals from it, to live messages" in told
 
+    def test_says_that_a_value_was_cut_also_where_it_is_redacted(
+        self, viewer: Client, settings: Any
+    ) -> None:
+        settings.PGQUEUE = {**settings.PGQUEUE, "REDACT": ["token"]}
+        result = waiting()
+        for payload in ({"token": "y" * 5_000}, {"token": "short"}):
+            signal(result, "other", payload)
+
+        shown = page(viewer, result.id).context["durable"].signals
+
+        assert [row.payload.endswith(" …") for row in shown] == [True, False]
+        assert "yyy" not in shown[0].payload
+
     def test_names_no_worker_of_a_run_that_waits(self, viewer: Client) -> None:
         result = waiting()
 

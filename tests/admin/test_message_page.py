@@ -195,6 +195,19 @@ def test_redacted_progress_is_no_bar(queue: Connection, viewer: Client, settings
     assert "40" not in page.partition("field-progress_text")[2][:400]
 
 
+def test_a_text_that_was_cut_says_so_also_where_it_is_redacted(
+    queue: Connection, viewer: Client, settings: Any
+):
+    settings.PGQUEUE = {**settings.PGQUEUE, "REDACT": ["token"]}
+    payload = json.dumps({"args": [], "kwargs": {"a": "x" * 40_000, "token": "y" * 40_000}})
+    (message,) = enqueue(queue, payloads=[payload])
+
+    page = viewer.get(f"{MESSAGES}{message}/change/").content.decode()
+
+    assert "yyy" not in page
+    assert page.count("… (the first 64.0\xa0KB)") == 1
+
+
 def test_a_page_of_a_task_that_may_note_progress_asks_for_it(viewer: Client) -> None:
     noting = jobs.attempt_number.enqueue()
     other = jobs.add.enqueue(1)

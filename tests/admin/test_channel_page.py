@@ -13,6 +13,7 @@ from django.utils.html import strip_tags
 from django.utils.http import urlencode
 
 from pgqueue.models import Breaker, Channel, History, Message
+from pgqueue.operating import bulk
 from pgqueue.operating.channels import Channel as Operated
 from pgqueue.testing import run_all
 from tests.admin.conftest import Connection, Login
@@ -192,6 +193,19 @@ class TestAPurge:
         assert History.objects.filter(pk__in=waiting, outcome="discarded").count() == 3
         assert "100" in purging.get(done.redirect_chain[-1][0]).content.decode()
         assert LogEntry.objects.filter(object_id="mail").get().change_message.startswith("Purge")
+
+    def test_is_followed_by_its_user_without_the_permission_to_view_messages(
+        self, queue: Connection, login: Login
+    ):
+        client = login("view_channel", "purge_message")
+        schedule(queue, channel="mail")
+
+        page: Any = client.post(
+            PURGE, {"states": ["scheduled"], "confirmed": "1", "newest": bulk.newest()}, follow=True
+        )
+
+        assert page.status_code == 200
+        assert page.context["told"]["said"] == "It waits for a worker."
 
     def test_is_for_those_who_may_purge(self, db: None, viewer: Client, operator: Client):
         assert [client.get(PURGE).status_code for client in (viewer, operator)] == [403, 403]

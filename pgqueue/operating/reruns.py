@@ -31,7 +31,7 @@ def rerun_each(
 
     Returns:
         An iterator over each id and the id of its rerun; None: the message does not exist, has not
-        ended, or no task has its name here.
+        ended, no task has its name here, or the import of its task's module fails.
 
     Raises:
         ChannelFull: a policy's max_size is reached. Earlier messages stay enqueued.
@@ -58,6 +58,6 @@ def _task_of(message: Found, database: str) -> Declaration[..., object] | None:
         return None
     try:
         task: Task[..., object] | None = find_task(message.task)
-    except ImportError:
+    except Exception:  # the module's own, as it is imported
         return None
     return None if task is None else task.using(database=database)

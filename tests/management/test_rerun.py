@@ -8,13 +8,16 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from django.core.management import CommandError
+from django.core.management import CommandError, call_command
+from django.db import OperationalError
 
 from pgqueue import Channel, TaskResult
+from pgqueue.engine.lookup import Found
 from pgqueue.management.commands import pgqueue_rerun
 from pgqueue.models import History, Message
 from pgqueue.operating import bulk
 from pgqueue.operating import reruns as reruns_of
+from pgqueue.tasks import rerunning
 from pgqueue.testing import run_all
 from pgqueue.worker.stopping import StopRequests
 from tests import encrypted_jobs, jobs
@@ -108,6 +111,15 @@ class TestIds:
 
         assert refused.value.returncode == 2
         assert not Message.objects.exists()
+
+    def test_of_the_rest_are_named_after_an_error(self, capsys: pytest.CaptureFixture[str]) -> None:
+        ids = ended(1, 2, 3, 4)
+        Channel("default").policy(max_size=2)
+
+        with pytest.raises(CommandError, match="no room for 1 more"):
+            call_command("pgqueue_rerun", *map(str, ids))
+
+        assert capsys.readouterr().out.splitlines()[-1] == f"The rest: {ids[2]} {ids[3]}"
 
 
 class TestArguments:
@@ -262,6 +274,37 @@ class TestAFilter:
         call("pgqueue_rerun", "--channel=default", *place.split())
 
         assert list(reruns()) == ids[2:]
+
+    @pytest.mark.parametrize("error", [OperationalError("the server is away"), OSError("no disk")])
+    def test_says_where_the_rest_begins_after_any_error(
+        self, error: Exception, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ids = ended(1, 2, 3, 4)
+        real = rerunning.rerun
+        expected = CommandError if isinstance(error, OperationalError) else OSError
+
+        def fails_at_the_third(task: Any, found: Found) -> int:
+            if found.id == ids[2]:
+                raise error
+            return real(task, found)
+
+        with (
+            patch.object(rerunning, "rerun", fails_at_the_third),
+            pytest.raises(expected, match=str(error)),
+        ):
+            call_command("pgqueue_rerun", "--all")
+
+        said = capsys.readouterr().out.splitlines()
+        assert said[-1] == f"The rest: --after {ids[1]} --up-to {ids[3]}"
+        assert list(reruns()) == ids[:2]
+
+    def test_leaves_out_a_message_whose_tasks_module_fails(self) -> None:
+        ids = ended(1, 2)
+
+        with patch.object(reruns_of, "find_task", side_effect=SyntaxError("an odd quote")):
+            called = call("pgqueue_rerun", "--all", "--format=json")
+
+        assert (called.json["done"], called.json["unchanged"]) == (0, len(ids))
 
     def test_stops_at_a_full_channel_and_keeps_the_earlier_ones(self) -> None:
         ended(1, 2, 3)

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+import psycopg
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
+from django.db import DatabaseError
 
 from pgqueue.engine.operate import Operated
 from pgqueue.exceptions import PGQueueError
@@ -53,7 +55,7 @@ class _Reruns:
     counts: OperationCounts = field(default_factory=OperationCounts)
     last: int | None = None
     named: dict[int, int] = field(default_factory=dict)
-    error: PGQueueError | None = None
+    error: Exception | None = None
     is_stopped: bool = False
 
     def add(self, id: int, again: int | None) -> None:
@@ -77,9 +79,14 @@ class _Reruns:
         shown = ", ".join(f"#{id}" for id in islice(self.named.values(), NAMED))
         more = ", …" if self.counts.done > NAMED else ""
         text = self.counts.said(f"{DONE} ({shown}{more})" if shown else DONE, OTHERWISE)
-        if self.is_stopped and self.last is not None and not self.selection.ids:
-            text += f"\nThe rest: --after {self.last} --up-to {self.selection.up_to}"
+        if self.is_stopped and self.last is not None:
+            text += f"\nThe rest: {self._rest(self.last)}"
         return text
+
+    def _rest(self, last: int) -> str:
+        if self.selection.ids:
+            return " ".join(str(id) for id in self.selection.ids if id > last)
+        return f"--after {last} --up-to {self.selection.up_to}"
 
 
 class Command(QueueCommand):
@@ -166,7 +173,8 @@ class Command(QueueCommand):
                     show(reruns.counts.tried, len(set(selection.ids)))
                     if requests.count:
                         break
-            except PGQueueError as error:
+            except Exception as error:
+                # The report must say where the rest begins, for any error.
                 reruns.error = error
         reruns.is_stopped = requests.count > 0 or reruns.error is not None
         requests.close()
@@ -174,8 +182,16 @@ class Command(QueueCommand):
 
     def _report(self, reruns: _Reruns, style: str) -> None:
         self.stdout.write(json.dumps(reruns.counted()) if style == "json" else reruns.said())
-        if reruns.error is not None:
+        if isinstance(reruns.error, PGQueueError):
             raise CommandError(str(reruns.error)) from reruns.error
+        if isinstance(reruns.error, DatabaseError | psycopg.Error):
+            # The connection may have been lost after a COMMIT, and before its answer.
+            raise CommandError(
+                "The first message of the rest may have been enqueued, too, since the database "
+                f"has failed: {reruns.error}"
+            ) from reruns.error
+        if reruns.error is not None:
+            raise reruns.error
         if reruns.is_stopped:
             raise SystemExit(STOPPED)
         if reruns.selection.ids and reruns.counts.unchanged:

@@ -555,6 +555,24 @@ class TestDraining:
 
         assert Row.objects.get().paused
 
+    def test_a_channel_that_is_paused_while_it_drains_is_not_released(
+        self, worker: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        MAIL.policy(max_running=1)
+        enqueue(worker, channel="mail")
+        real = Channel._is_unfinished
+
+        def pauses_first(channel: Channel) -> bool:
+            channel.pause()
+            return real(channel)
+
+        monkeypatch.setattr(Channel, "_is_unfinished", pauses_first)
+
+        with pytest.raises(ChannelPaused, match="'mail' is paused"):
+            MAIL.release()
+
+        assert (Row.objects.get().paused, Policy.objects.count()) == (True, 1)
+
 
 def in_a_thread_of_its_own(verb: Any) -> Any:
     """Call it, and close the connections that Django opened for this thread."""

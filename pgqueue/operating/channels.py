@@ -23,6 +23,7 @@ from pgqueue.engine.live_counts import Stats, measure, measure_all
 from pgqueue.engine.operate import Operated
 from pgqueue.exceptions import ChannelPaused, InvalidChannel, InvalidPolicy
 from pgqueue.models import Message, Policy
+from pgqueue.models.channel import IS_PAUSED
 from pgqueue.models.fields import StatementTimestamp
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.operating import purges
@@ -32,17 +33,12 @@ from pgqueue.states import State
 from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.instants import as_instant
 from pgqueue.values.names import as_channel, as_key, as_path
-from pgqueue.values.number_checks import (
-    as_age,
-    as_duration,
-    as_timedelta,
-)
+from pgqueue.values.number_checks import as_age, as_duration, as_timedelta
 
 WAITING = (State.HELD, State.SCHEDULED, State.READY)
 LAST_ID = 2**63 - 1
 NEED_A_POLICY = ("urgent_first", "age_after")
 SHORTEST_NAP, LONGEST_NAP = 0.01, 0.5  # seconds
-
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -311,17 +307,22 @@ class Channel:
             timeout: see `drain()`. If the channel does not drain in time, nothing is deleted.
 
         Raises:
-            ChannelPaused: the channel is paused.
+            ChannelPaused: the channel is paused, or was paused while it drained.
             TransactionManagementError: see `drain()`.
         """
-        if self._rows.paused().exists():
-            raise ChannelPaused(f"The channel {self.name!r} is paused: resume it first.")
+        self._check_for_a_pause(self._rows.paused())
         if not self.drain(timeout):
             return False
         with transaction.atomic(using=self.alias):
             self._policies.delete()
-            self._rows.delete()
+            # drain() waits for no paused channel: somebody may have paused it meanwhile.
+            self._rows.exclude(IS_PAUSED).delete()
+            self._check_for_a_pause(self._rows)
         return True
+
+    def _check_for_a_pause(self, paused: models.channel.ChannelQuerySet) -> None:
+        if paused.exists():
+            raise ChannelPaused(f"The channel {self.name!r} is paused: resume it first.")
 
     def purge(self, states: Collection[str] = (*WAITING, State.DEAD)) -> int:
         """Discard the messages in these states; return how many there were.

@@ -315,6 +315,31 @@ class TestAPurge:
 
         assert sorted(states()) == young
 
+    def test_by_age_counts_from_the_request(self, queue: Connection) -> None:
+        old, young = schedule(queue, 3), schedule(queue, 2)
+        id = int(
+            bulk.start_purge("default", newest=bulk.newest(), states=WAITING, older_than=3600).id
+        )
+        # The run begins two hours later: the young ones are older than an hour by then.
+        for ids, hours in ((old, 4), ([*young, id], 2)):
+            Message.objects.filter(pk__in=ids).update(
+                created_at=timezone.now() - timedelta(hours=hours)
+            )
+
+        run_all()
+
+        assert sorted(states()) == young
+
+    def test_by_age_leaves_messages_that_came_after_the_count(self, queue: Connection) -> None:
+        schedule(queue, 2)
+        newest = bulk.newest()
+        later = schedule(queue, 2)
+
+        bulk.start_purge("default", newest=newest, states=WAITING, older_than=0)
+        run_all()
+
+        assert sorted(states()) == later
+
     def test_goes_on_where_it_was_and_keeps_what_it_was_to_keep(
         self, queue: Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -56,6 +56,7 @@ def discard(
     *,
     states: Collection[State],
     after: int,
+    newest: int,
     up_to: int,
     before: datetime | None,
 ) -> PurgeStep:
@@ -63,6 +64,7 @@ def discard(
 
     Args:
         states: the states of the messages to discard.
+        newest: messages with a larger id are left alone, whatever their age is.
         up_to: messages up to this id are discarded at any age.
         before: later messages are discarded, too, if they were enqueued before this time.
     """
@@ -70,6 +72,7 @@ def discard(
         "channel": channel,
         "states": [state.value for state in states],
         "after": after,
+        "newest": newest,
         "up_to": up_to,
         "before": before,
         "limit": BATCH,

@@ -15,7 +15,7 @@ SELECT (SELECT id FROM pgqueue_message ORDER BY id DESC LIMIT 1),
 WITH stretch AS MATERIALIZED (
     SELECT id, channel, state, created_at
     FROM pgqueue_message
-    WHERE id > %(after)s
+    WHERE id > %(after)s AND id <= %(newest)s
     ORDER BY id
     LIMIT %(reach)s
 ), meant AS MATERIALIZED (

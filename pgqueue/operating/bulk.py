@@ -262,7 +262,7 @@ def start_purge(
 
     Args:
         states: the states of the messages that are purged; a trim takes waiting ones.
-        older_than: trim messages that were enqueued longer ago, in seconds.
+        older_than: trim messages that were enqueued more than so many seconds before this call.
         keep: trim all waiting messages but the newest `keep`.
         newest, user, database: see `start()`.
 
@@ -329,11 +329,13 @@ def purge(
     if progress.up_to is None:
         # The limits are computed once: they hold for the messages of the operation's beginning.
         is_trim = older_than is not None or keep is not None
-        age = None if older_than is None else timedelta(seconds=older_than)
         with borrow(context.database) as connection:
-            bounds = purging.bounds(connection, channel, keep=keep, older_than=age)
+            bounds = purging.bounds(connection, channel, keep=keep, older_than=None)
         progress.up_to = min((bounds.surplus or 0) if is_trim else newest, newest)
-        progress.before = bounds.before.isoformat() if bounds.before else None
+        if older_than is not None:
+            # The age counts from the request: the run may begin hours later.
+            requested_at = Message.objects.using(context.database).get(pk=context.id).created_at
+            progress.before = (requested_at - timedelta(seconds=older_than)).isoformat()
     while not progress.has_ended and (progress.place or 0) < newest:
         with transaction.atomic(using=context.database):
             with borrow(context.database) as connection:
@@ -342,6 +344,7 @@ def purge(
                     channel,
                     states=[State(state) for state in states],
                     after=progress.place or 0,
+                    newest=newest,
                     up_to=progress.up_to,
                     before=datetime.fromisoformat(progress.before) if progress.before else None,
                 )

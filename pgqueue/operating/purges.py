@@ -61,7 +61,13 @@ def discard(
     while last is not None and last < newest:
         with borrow(alias) as connection:
             step = purge.discard(
-                connection, channel, states=states, after=last, up_to=up_to, before=bounds.before
+                connection,
+                channel,
+                states=states,
+                after=last,
+                newest=newest,
+                up_to=up_to,
+                before=bounds.before,
             )
         total, last = total + step.ended, step.last
     return total

@@ -218,7 +218,7 @@ class TestAFailure:
                 dead.discard_old(connection, keep=timedelta(seconds=-1))
         elif how == "purged":
             purge.discard(
-                connection, "default", states=[State.READY], after=0, up_to=a, before=None
+                connection, "default", states=[State.READY], after=0, newest=a, up_to=a, before=None
             )
         else:
             finish = settle.Finish

@@ -47,7 +47,15 @@ def run_all(connection: Connection, turns: GovernedClaims) -> list[int]:
 
 
 def discard_all_dead(connection: Connection, ids: list[int]) -> None:
-    purge.discard(connection, "default", states=[State.DEAD], after=0, up_to=max(ids), before=None)
+    purge.discard(
+        connection,
+        "default",
+        states=[State.DEAD],
+        after=0,
+        newest=max(ids),
+        up_to=max(ids),
+        before=None,
+    )
 
 
 def locks(connection: Connection) -> int:

@@ -45,24 +45,28 @@ def dispatch(context: TaskContext, position: int, names: list[str]) -> int:
         return stored
 
 
-@task(max_attempts=1)
-def handle_unread(group: str, position: int) -> None:
+@task(max_attempts=1, takes_context=True)
+def handle_unread(context: TaskContext, group: str, position: int) -> None:
     """Read and handle an event that could not be read."""
-    _handle(group, _read(group, position))
+    _handle(group, _read(context, position))
 
 
-@task(max_attempts=1, atomic=True)
-def handle_unread_atomically(group: str, position: int) -> None:
+@task(max_attempts=1, atomic=True, takes_context=True)
+def handle_unread_atomically(context: TaskContext, group: str, position: int) -> None:
     """Read and handle an event that an atomic group could not read."""
-    _handle(group, _read(group, position))
+    _handle(group, _read(context, position))
 
 
 def _handle(group: str, event: RecordedEvent) -> None:
-    _consumer(group).handle([event])
+    consumer = find_consumer(group)
+    if consumer is None:
+        raise InvalidGroup(f"No handler is declared for the group {group!r} here.")
+    consumer.handle([event])
 
 
-def _read(group: str, position: int) -> RecordedEvent:
-    with borrow(_consumer(group).alias) as connection:
+def _read(context: TaskContext, position: int) -> RecordedEvent:
+    # The dead letter is in the database of its event's log.
+    with borrow(context.database) as connection:
         try:
             stretch = read_stretch(connection, Filter(), after=position - 1, limit=1, reach=1)
         except EventsRemoved as error:
@@ -76,13 +80,6 @@ def _removed(position: int) -> EventsRemoved:
     """Return the error of a dead letter whose event is no longer in the log."""
     remedy = "Discard this dead letter, or put the event back into the log."
     return EventsRemoved(position - 1, position, remedy=remedy)
-
-
-def _consumer(group: str) -> Consumer:
-    consumer = find_consumer(group)
-    if consumer is None:
-        raise InvalidGroup(f"No handler is declared for the group {group!r} here.")
-    return consumer
 
 
 def parked(consumer: Consumer, event: RecordedEvent, error: BaseException, failures: int) -> Parked:

@@ -9,7 +9,9 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from pgqueue import consumer, publish
-from pgqueue.events import consumers
+from pgqueue.events import consumers, groups
+from pgqueue.events.consumers import Consumer
+from pgqueue.management.commands import pgqueue_group
 from pgqueue.models import Cursor
 
 
@@ -50,6 +52,37 @@ def test_a_group_without_a_handler_has_one_partition_from_now_on() -> None:
 
     assert said("make", "billing") == "The group billing has 1 partition."
     assert positions() == [1]
+
+
+@pytest.mark.django_db(databases=["default", "second"])
+@pytest.mark.parametrize(
+    "words", [("make", "billing"), ("reset", "billing", "0"), ("resume", "billing")]
+)
+def test_a_group_is_in_the_database_that_its_handler_declares(words: tuple[str, ...]) -> None:
+    consumer("billing", database="second")(print)
+    groups.make("billing", start="beginning", database="second")
+
+    said(*words)
+
+    assert Cursor.objects.using("second").filter(group="billing").exists()
+    assert not Cursor.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"), [(("run",), "default"), (("--database", "second", "run"), "second")]
+)
+def test_a_reader_reads_the_log_of_the_given_database(
+    words: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer("billing")(print)
+
+    def none_of(handler: Consumer) -> Any:
+        raise CommandError(f"no reader in {handler.alias}")
+
+    monkeypatch.setattr(pgqueue_group, "reader_of", none_of)
+
+    with pytest.raises(CommandError, match=f"no reader in {expected}"):
+        said(*words, "billing")
 
 
 def test_running_one_without_a_handler_says_where_it_was_looked_for() -> None:

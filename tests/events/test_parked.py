@@ -10,12 +10,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
 
-from pgqueue import Channel, consumer, publish
+from pgqueue import Channel, consumer, publish, read
 from pgqueue.database.connections import borrow
-from pgqueue.events import consumers
+from pgqueue.events import consumers, dead_events
 from pgqueue.events.consumers import Consumer
 from pgqueue.events.consuming import GroupReader
 from pgqueue.models import Cursor, History, Message
+from pgqueue.testing import run_all
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +58,21 @@ def test_an_event_that_fits_into_no_message_has_a_dead_letter_with_its_position(
     assert (large.state, large.payload["args"]) == ("dead", ["billing", 1])
     assert small.payload["args"][1]["payload"] == 2
     assert Cursor.objects.get().position == 2
+
+
+@pytest.mark.django_db(databases=["default", "second"])
+def test_a_replay_reads_the_event_from_the_database_of_its_dead_letter() -> None:
+    handled: list[Any] = []
+    publish("order.paid", "of another log")
+    publish("order.paid", 2, database="second")
+    run_all(database="second")
+    [event] = read(database="second")
+    declare(lambda event: handled.append(event.payload))
+
+    dead_events.handle_unread.using(database="second").enqueue("billing", event.position)
+    run_all(database="second", raise_errors=True)
+
+    assert handled == [2]
 
 
 @pytest.mark.parametrize("atomic", [False, True])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from pgqueue.engine.groups import GroupState
 from pgqueue.events import groups
 from pgqueue.events.consumers import Consumer, declared, find_consumer
 from pgqueue.events.consuming import GroupReader
+from pgqueue.events.projections import SUFFIX
 from pgqueue.events.rebuilding import reader_of
 from pgqueue.exceptions import InvalidGroup
 from pgqueue.management import arguments
@@ -64,7 +66,6 @@ class Command(QueueCommand):
             arguments.add_format(own)
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
-        options["database"] = database_of(options["database"])
         try:
             said = VERBS[verb](options)
         except InvalidGroup as error:
@@ -74,7 +75,7 @@ class Command(QueueCommand):
 
 
 def _list(options: Mapping[str, Any]) -> str:
-    found = groups.states(database=options["database"])
+    found = groups.states(database=database_of(options["database"]))
     if options["format"] == "json":
         return json.dumps([{**each._asdict(), "updated_at": _instant(each)} for each in found])
     cells: list[tuple[str, ...]] = [("group", "partitions", "position", "lag", "readers", "state")]
@@ -92,7 +93,11 @@ def _state(state: GroupState) -> str:
 
 
 def _run(options: Mapping[str, Any]) -> str:
-    readers = [reader_of(_declared(name)) for name in dict.fromkeys(options["groups"])]
+    consumers = [_declared(name) for name in dict.fromkeys(options["groups"])]
+    if options["database"]:
+        alias = database_of(options["database"])
+        consumers = [replace(each, database=alias) for each in consumers]
+    readers = [reader_of(each) for each in consumers]
     requests = StopRequests()
     with requests.on_signals(*SIGNALS):
         for reader in readers:
@@ -123,6 +128,16 @@ def _declared(name: str) -> Consumer:
     return consumer
 
 
+def _alias(options: Mapping[str, Any]) -> str:
+    """Return the alias of a group's database: the given one, or the one that its handler declares.
+
+    Raises:
+        CommandError: the settings have no such database.
+    """
+    consumer = find_consumer(options["group"].removesuffix(SUFFIX))
+    return database_of(options["database"] or (consumer.database if consumer else None))
+
+
 def _stop(readers: Sequence[GroupReader], requests: StopRequests) -> None:
     """Stop readers; a second request, or the end of the grace period, excuses a busy one."""
     for reader in readers:
@@ -137,7 +152,7 @@ def _stop(readers: Sequence[GroupReader], requests: StopRequests) -> None:
 
 def _make(options: Mapping[str, Any]) -> str:
     consumer = find_consumer(options["group"])
-    given: dict[str, Any] = {"partitions": 1, "start": "now", "database": options["database"]}
+    given: dict[str, Any] = {"partitions": 1, "start": "now", "database": _alias(options)}
     if consumer:
         given |= {"partitions": consumer.partitions, "start": consumer.start}
     given |= {name: options[name] for name in ("partitions", "start") if options[name] is not None}
@@ -152,7 +167,7 @@ def _reset(options: Mapping[str, Any]) -> str:
         options["group"],
         options["to"],
         partition=options["partition"],
-        database=options["database"],
+        database=_alias(options),
     )
     if options["format"] == "json":
         return json.dumps({"name": options["group"], "position": position})
@@ -160,21 +175,21 @@ def _reset(options: Mapping[str, Any]) -> str:
 
 
 def _rebuild(options: Mapping[str, Any]) -> str:
-    position = groups.rebuild(options["group"], database=options["database"])
+    position = groups.rebuild(options["group"], database=_alias(options))
     if options["format"] == "json":
         return json.dumps({"name": options["group"], "position": position})
     return f"Its readers rebuild it, from after position {position}."
 
 
 def _resume(options: Mapping[str, Any]) -> str:
-    count = groups.resume(options["group"], database=options["database"])
+    count = groups.resume(options["group"], database=_alias(options))
     if options["format"] == "json":
         return json.dumps({"name": options["group"], "resumed": count})
     return f"Resumed {count} partition{'' if count == 1 else 's'}."
 
 
 def _delete(options: Mapping[str, Any]) -> str:
-    groups.delete(options["group"], database=options["database"])
+    groups.delete(options["group"], database=_alias(options))
     if options["format"] == "json":
         return json.dumps({"name": options["group"], "deleted": True})
     return "Deleted."

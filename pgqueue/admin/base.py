@@ -35,6 +35,9 @@ WIDGETS: dict[Any, Any] = {
     TextField: {"widget": AdminTextInputWidget},
 }
 
+SWITCHES = frozenset({"paused", "paused_until", "enabled"})
+"""Fields that others may change while a form is open."""
+
 
 def moment_of(name: str, label: StrOrPromise) -> Callable[[Any, Any], str]:
     """Return a method of an admin that shows a time in a list, as short as on the other pages."""
@@ -78,6 +81,13 @@ class QueueAdmin(ModelAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return super().get_queryset(request).using(settings().database)
+
+    def formfield_for_dbfield(self, db_field: Any, request: Any, **kwargs: Any) -> Any:
+        if db_field.name in SWITCHES:
+            # Django must compare the field with the row when shown. Compared with the current row,
+            # an old form would end a pause that somebody has made meanwhile.
+            kwargs["show_hidden_initial"] = True
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
         """Return whether a parameter of a list belongs to a filter of the list.

@@ -79,6 +79,13 @@ class ChannelAdmin(ChannelPages):
         # With another name, the form would save another channel.
         return ("name", "page", "messages", "policies", "lanes") if obj else ()
 
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if not change:
+            super().save_model(request, obj, form, change)
+            return
+        # Save only the changed fields: somebody may have paused the channel meanwhile.
+        obj.save(using=settings().database, update_fields=form.changed_data)
+
     @admin.display(description=_("now"))
     def page(self, channel: Channel) -> str:
         return to_page("channel_page", _("What it has"), name=channel.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from html.parser import HTMLParser
 from typing import Any
 
 from django.http import HttpResponse
@@ -52,6 +53,41 @@ def act(client: Client, action: str, ids: Iterable[int]) -> Any:
 def told(response: Any) -> list[str]:
     """Return what the page reports."""
     return [str(message) for message in response.context["messages"]]
+
+
+def shown_form(client: Client, path: str, **changed: str) -> dict[str, Any]:
+    """Return the data that a browser posts for the form of a page, with some fields changed."""
+    page: Any = client.get(path)
+    form = page.context["adminform"].form
+    parts = Inputs()
+    parts.feed("".join(str(each) for each in form))
+    return {**parts.data, **changed}
+
+
+class Inputs(HTMLParser):
+    """Collects the values of a form's fields."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data: dict[str, str] = {}
+        self._name = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        is_box = given.get("type") == "checkbox"
+        if tag in ("input", "select", "textarea") and (not is_box or "checked" in given):
+            self._name = given["name"]
+            self.data[self._name] = given.get("value", "on" if is_box else "")
+        if tag == "option" and "selected" in given:
+            self.data[self._name] = given["value"]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "textarea":
+            self._name = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._name and self.lasttag == "textarea":
+            self.data[self._name] += data.removeprefix("\n")
 
 
 def listed(client: Client, path: str) -> list[int]:

@@ -17,13 +17,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+import pgqueue
 from pgqueue.admin import display
 from pgqueue.admin.channel import ChannelForm
 from pgqueue.engine import settle
 from pgqueue.engine.errors import describe
 from pgqueue.events.subscriptions import create
 from pgqueue.models import Channel, Message, Worker
-from tests.admin.acting import HISTORY, MESSAGES, act, told
+from tests.admin.acting import HISTORY, MESSAGES, act, shown_form, told
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, claim, done, enqueue, failure, insert, register, run
 
@@ -258,7 +259,9 @@ def test_a_channel_is_configured_but_never_renamed(db, login: Login):
     columns = {"retention": "", "on_dead": "skip", "on_full": "refuse"}
 
     added = editor.post(f"{CHANNELS}add/", {"name": "mail", "paused": "on", **columns})
-    changed = editor.post(f"{CHANNELS}mail/change/", {"name": "other", **columns})
+    changed = editor.post(
+        f"{CHANNELS}mail/change/", {"name": "other", "initial-paused": "True", **columns}
+    )
 
     assert (added.status_code, changed.status_code) == (302, 302)
     assert Channel.objects.values_list("name", "paused", "on_dead").get() == ("mail", False, "skip")
@@ -275,6 +278,31 @@ def test_only_a_paused_channel_has_an_end_of_its_pause(db, login: Login):
     assert "Only a paused channel has an end of its pause." in refused.content.decode()
     assert saved.status_code == 302
     assert Channel.objects.get().paused_until == datetime(2999, 1, 31, 8, 30, tzinfo=UTC)
+
+
+def test_an_old_form_of_a_channel_ends_no_pause(db, login: Login):
+    editor = login("view_channel", "change_channel")
+    Channel.objects.create(name="mail")
+    old = shown_form(editor, f"{CHANNELS}mail/change/", on_dead="skip")
+    pgqueue.Channel("mail").pause(until=timedelta(days=1))
+    until = Channel.objects.get().paused_until
+
+    saved = editor.post(f"{CHANNELS}mail/change/", old)
+
+    mail = Channel.objects.get()
+    assert saved.status_code == 302
+    assert (mail.paused, mail.paused_until, mail.on_dead) == (True, until, "skip")
+
+
+def test_a_channels_form_ends_the_pause_that_it_shows(db, login: Login):
+    editor = login("view_channel", "change_channel")
+    pgqueue.Channel("mail").pause(until=timedelta(days=1))
+    shown = shown_form(editor, f"{CHANNELS}mail/change/")
+    resumed = {name: value for name, value in shown.items() if name != "paused"}
+
+    editor.post(f"{CHANNELS}mail/change/", {**resumed, "paused_until_0": "", "paused_until_1": ""})
+
+    assert not Channel.objects.get().paused
 
 
 def test_a_channel_says_how_long_its_messages_are_kept(db, login: Login):

@@ -16,7 +16,7 @@ from pgqueue import task
 from pgqueue.engine import settle
 from pgqueue.models import History, Message, Schedule
 from pgqueue.redaction import MASK
-from tests.admin.acting import told
+from tests.admin.acting import shown_form, told
 from tests.admin.conftest import Connection, Login
 from tests.cards import CARD, SECRETS, TOKEN, leave_schedules
 from tests.factories import done, enqueue, run
@@ -193,6 +193,16 @@ class TestThePage:
         assert f'<a href="/admin/pgqueue/history/{held.id}/change/">#{held.id}</a>' in shown
         assert "2.500 s" in shown
         assert "1000000000" not in shown
+
+    def test_that_is_old_ends_no_pause(self, editor: Client):
+        stored()
+        old = shown_form(editor, f"{SCHEDULES}nightly/change/", cron="@hourly")
+        Schedule.objects.pause()
+
+        saved = editor.post(f"{SCHEDULES}nightly/change/", old)
+
+        assert saved.status_code == 302
+        assert Schedule.objects.values_list("paused", "cron").get() == (True, "@hourly")
 
     def test_runs_it_now_and_pauses_it(self, editor: Client):
         stored()

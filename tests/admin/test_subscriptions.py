@@ -14,7 +14,7 @@ from django.utils import timezone
 from pgqueue import publish
 from pgqueue.events import subscriptions
 from pgqueue.models import Cursor, Event, Subscription
-from tests.admin.acting import told
+from tests.admin.acting import shown_form, told
 from tests.admin.conftest import Connection, Login
 from tests.factories import record
 
@@ -216,9 +216,20 @@ class TestEditing:
     def test_that_resumes_one_forgets_why_it_was_paused(self, editor: Client):
         stored(paused=True, error="DataError: no")
 
-        change(editor)
+        change(editor, **{"initial-paused": "True"})
 
         assert Subscription.objects.values_list("paused", "error").get() == (False, "")
+
+    def test_with_an_old_form_resumes_none(self, editor: Client):
+        stored()
+        old = shown_form(editor, f"{SUBSCRIPTIONS}thanks/change/", topics="stock.*")
+        Subscription.objects.pause()
+
+        saved = editor.post(f"{SUBSCRIPTIONS}thanks/change/", old)
+
+        assert saved.status_code == 302
+        row = Subscription.objects.get()
+        assert (row.paused, row.topics) == (True, ["stock.*"])
 
     def test_one_of_code_pauses_it_and_nothing_else(self, editor: Client):
         declared()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from html import unescape
 from typing import Any
 
@@ -16,7 +17,7 @@ from pgqueue.models import History, Message, Subscription, Webhook
 from pgqueue.options.webhook_options import new_secret
 from pgqueue.states import State
 from pgqueue.testing import run_all
-from tests.admin.acting import told
+from tests.admin.acting import shown_form, told
 from tests.admin.conftest import Login
 from tests.webhooks.conftest import _loopback_is_allowed, receiver, webhook_options  # noqa: F401
 from tests.webhooks.receiver import Receiver
@@ -63,7 +64,9 @@ def add(client: Client, **changed: str) -> Any:
 
 
 def change(client: Client, **changed: str) -> Any:
-    columns = {**COLUMNS, "channel": "webhooks", "max_attempts": "16", **changed}
+    # A form has its switches as they were shown, too.
+    columns = {"initial-enabled": str(row().enabled), **COLUMNS, "channel": "webhooks"}
+    columns |= {"max_attempts": "16", **changed}
     return client.post(
         f"{WEBHOOKS}shop/change/", {k: v for k, v in columns.items() if v != "(off)"}
     )
@@ -191,6 +194,17 @@ def test_one_is_disabled_and_enabled_by_its_page(editor: Client) -> None:
     assert "disabled" in page(editor)
     change(editor)
     assert (row().enabled, row().paused) == (True, False)
+
+
+def test_an_old_form_enables_none(editor: Client) -> None:
+    add(editor)
+    old = shown_form(editor, f"{WEBHOOKS}shop/change/", timeout="00:00:05")
+    webhooks.disable("shop")
+
+    saved = editor.post(f"{WEBHOOKS}shop/change/", old)
+
+    assert saved.status_code == 302
+    assert (row().enabled, row().timeout) == (False, timedelta(seconds=5))
 
 
 def test_one_is_deleted_with_its_subscription(editor: Client) -> None:

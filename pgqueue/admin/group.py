@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 from django import forms
@@ -143,7 +144,9 @@ class GroupAdmin(QueueAdmin):
         return gettext("Moved to position %d.") % moved_to
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        groups.delete(obj.name, database=settings().database)
+        # It is gone if the group whose rebuild it was is deleted, too.
+        with suppress(InvalidGroup):
+            groups.delete(obj.name, database=settings().database)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         for group in queryset:
@@ -196,7 +199,12 @@ class GroupAdmin(QueueAdmin):
     def resume(self, request: HttpRequest, queryset: QuerySet[Group]) -> HttpResponse | None:
         count = 0
         for group in queryset:
-            if resumed := groups.resume(group.name, database=settings().database):
+            try:
+                resumed = groups.resume(group.name, database=settings().database)
+            except InvalidGroup as error:  # a rebuild may have ended meanwhile
+                self.message_user(request, str(error), messages.ERROR)
+                continue
+            if resumed:
                 self.log_change(request, group, str(RESUMED.said))
             count += resumed
         said = ngettext("%d partition resumed.", "%d partitions resumed.", count)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from django.contrib import admin, messages
@@ -214,16 +214,15 @@ class WebhookAdmin(SubscriptionAdmin):
 
     @admin.action(permissions=["operate"], description=_("Pause: post nothing, keep everything"))
     def pause(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._each(request, queryset, webhooks.pause, PAUSED)
+        self._switch(request, queryset, webhooks.pause, PAUSED)
 
     @admin.action(permissions=["operate"], description=_("Resume: post what waits, at once"))
     def resume(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        self._each(request, queryset, webhooks.resume, RESUMED)
+        self._switch(request, queryset, webhooks.resume, RESUMED)
 
     @admin.action(permissions=["operate"], description=_("Send a test event"))
     def send_test(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for webhook in queryset:
-            result = webhooks.send_test(webhook.name, database=settings().database)
+        for webhook, result in self._each(request, queryset, webhooks.send_test):
             self.log_change(request, webhook, gettext("Sent a test event."))
             url = reverse("admin:pgqueue_message_change", args=[result.id])
             link = format_html('<a href="{}">#{}</a>', url, result.id)
@@ -232,8 +231,7 @@ class WebhookAdmin(SubscriptionAdmin):
 
     @admin.action(permissions=["replay"], description=_("Replay dead letters"))
     def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for webhook in queryset:
-            count = webhooks.replay(webhook.name, database=settings().database)
+        for webhook, count in self._each(request, queryset, webhooks.replay):
             told = {"webhook": webhook, "count": count}
             logged = ngettext(
                 "Replayed %(count)d dead letter.", "Replayed %(count)d dead letters.", count
@@ -247,13 +245,12 @@ class WebhookAdmin(SubscriptionAdmin):
             self.message_user(request, said % told)
 
     @admin.action(permissions=["change"], description=_("Rotate the secret: both sign for a day"))
-    def rotate(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse:
+    def rotate(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         made = []
-        for webhook in queryset:
-            secret = webhooks.rotate(webhook.name, database=settings().database)
+        for webhook, secret in self._each(request, queryset, webhooks.rotate):
             self.log_change(request, webhook, gettext("Rotated its secret."))
             made.append((webhook.name, secret))
-        return self._tell(request, made)
+        return self._tell(request, made) if made else None
 
     def _tell(self, request: HttpRequest, made: Sequence[tuple[str, str]]) -> HttpResponse:
         """Show new secrets only on this page."""
@@ -265,19 +262,27 @@ class WebhookAdmin(SubscriptionAdmin):
         }
         return TemplateResponse(request, "admin/pgqueue/webhook/secret.html", context)
 
-    def _each(
+    def _switch(
         self,
         request: HttpRequest,
         queryset: QuerySet[Any],
         verb: Callable[..., Any],
         done: DoneText,
     ) -> None:
-        changed = []
+        changed = [webhook for webhook, _result in self._each(request, queryset, verb)]
+        self.report(request, changed, done)
+
+    def _each(
+        self, request: HttpRequest, queryset: QuerySet[Any], verb: Callable[..., Any]
+    ) -> Iterator[tuple[Webhook, Any]]:
+        """Apply a verb to each webhook; yield the webhook and the result.
+
+        An error is shown, and the others go on: the webhooks before it are changed already.
+        """
         for webhook in queryset:
             try:
-                verb(webhook.name, database=settings().database)
+                result = verb(webhook.name, database=settings().database)
             except PGQueueError as error:
-                self.message_user(request, str(error), messages.ERROR)
-                continue
-            changed.append(webhook)
-        self.report(request, changed, done)
+                self.message_user(request, f"{webhook.name}: {error}", messages.ERROR)
+            else:
+                yield webhook, result

@@ -14,7 +14,7 @@ from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.events import groups, subscribing, subscriptions
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import InvalidWebhook
+from pgqueue.exceptions import ChannelFull, InvalidWebhook
 from pgqueue.models import Message, Subscription, Webhook
 from pgqueue.models.webhook import DELIVER, DELIVER_BATCH
 from pgqueue.options import records
@@ -202,6 +202,7 @@ def send_test(name: str, *, database: str | None = None) -> TaskResult[Any]:
 
     Raises:
         InvalidWebhook: the webhook does not exist.
+        ChannelFull: a policy's max_size is reached.
     """
     alias = subscriptions.checked_alias(database)
     with needing_tables(alias):
@@ -221,9 +222,14 @@ def send_test(name: str, *, database: str | None = None) -> TaskResult[Any]:
             "metadata": {delivering.TEST: True, "subscription": name},
             "database": alias,
         }
+        result: TaskResult[Any]
         if webhook.batch is None:
-            return delivering.deliver.using(**options).enqueue(event)
-        return delivering.deliver_batch.using(**options).enqueue([event])
+            result = delivering.deliver.using(**options).enqueue(event)
+        else:
+            result = delivering.deliver_batch.using(**options).enqueue([event])
+    if result.came_of == "dropped":
+        raise ChannelFull(f"The channel {webhook.channel!r} is full, and drops further messages.")
+    return result
 
 
 def deliveries(webhook: Webhook, alias: str) -> Any:

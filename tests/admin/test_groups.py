@@ -355,6 +355,16 @@ class TestDeleting:
         assert list(Group.objects.values_list("name", flat=True)) == ["other"]
         assert list(Cursor.objects.values_list("group", flat=True)) == ["other"]
 
+    def test_of_a_group_and_its_rebuild_deletes_both(self, db: None, editor: Client):
+        for name in ("sales", "other"):
+            groups.make(name)
+        engine.begin_rebuild(connections["default"], "sales:rebuild", partitions=1, position=0)
+
+        answer = act(editor, "delete_selected", "sales", "sales:rebuild", post="yes")
+
+        assert answer.status_code == 200
+        assert list(Group.objects.values_list("name", flat=True)) == ["other"]
+
     def test_is_for_those_who_may_delete_groups(self, db: None, login: Login):
         groups.make("billing")
 

@@ -12,7 +12,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.utils import timezone
 
-from pgqueue import webhooks
+from pgqueue import Channel, webhooks
 from pgqueue.models import History, Message, Subscription, Webhook
 from pgqueue.options.webhook_options import new_secret
 from pgqueue.states import State
@@ -224,6 +224,33 @@ def test_the_secret_is_rotated_and_the_new_one_shown_once(editor: Client) -> Non
     assert secrets_on(response) == [row().secret] != [old]
     assert row().signing_secrets(timezone.now()) == [row().secret, old]
     assert "Rotated its secret." in page(editor, f"{WEBHOOKS}shop/history/")
+
+
+def test_new_secrets_are_shown_also_if_one_webhook_is_invalid(editor: Client) -> None:
+    add(editor)
+    webhooks.create("wrong", URL)
+    Webhook.objects.filter(pk="wrong").update(url="http://10.0.0.1/")
+    old = row().secret
+
+    response = act(editor, "rotate", "shop", "wrong")
+
+    assert secrets_on(response) == [row().secret] != [old]
+    assert any(said.startswith("wrong: ") for said in told(response))
+
+
+@pytest.mark.parametrize("on_full", ["refuse", "drop"])
+def test_a_test_event_that_finds_no_room_keeps_no_other(editor: Client, on_full: Any) -> None:
+    add(editor)
+    webhooks.create("full", URL, channel="full")
+    Channel("full").policy(max_size=1)
+    Channel("full").configure(on_full=on_full)
+    webhooks.send_test("full")
+
+    response = act(editor, "send_test", "full", "shop")
+
+    failed, sent = told(response)
+    assert failed.startswith("full: The channel 'full' ")
+    assert sent.startswith("shop: the test event is the message ")
 
 
 def test_a_test_event_is_sent_and_its_answer_is_a_click_away(

@@ -35,6 +35,9 @@ from pgqueue.options.ticks import upcoming
 from pgqueue.redaction import MASK, Hidden, is_masked
 from pgqueue.tasks import redacting, scheduling
 from pgqueue.templatetags.pgqueue_admin import when
+from pgqueue.values.escaping import logger_of
+
+logger = logger_of(__name__)
 
 SHOWN = 10
 ARGUMENTS = ("args", "kwargs")
@@ -283,6 +286,12 @@ class ScheduleAdmin(QueueAdmin):
                     result = scheduling.run(schedule.name)
             except (PGQueueError, ObjectDoesNotExist) as error:
                 said = shown_arguments(schedule)[1](str(error))
+                self.message_user(request, f"{schedule}: {said}", messages.ERROR)
+                continue
+            except Exception as error:
+                # The project's code has failed. The schedules before this one are enqueued.
+                said = shown_arguments(schedule)[1](f"{type(error).__name__}: {error}")
+                logger.error("The schedule %s can't be run: %s", schedule.name, said)
                 self.message_user(request, f"{schedule}: {said}", messages.ERROR)
                 continue
             if result.came_of == "existing":

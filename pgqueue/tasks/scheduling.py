@@ -101,9 +101,13 @@ def known(name: str) -> Task[Any, Any]:
     """Return the task of this name, importing its module.
 
     Raises:
-        UnknownTask: no task has this name.
+        UnknownTask: no task has this name, or the import of its module fails.
     """
-    task = find_task(name)
+    try:
+        task = find_task(name)
+    except Exception as error:  # the module's own
+        said = f"{type(error).__name__}: {error}"
+        raise UnknownTask(f"The module of the task {name!r} can't be imported: {said}") from error
     if task is None:
         raise UnknownTask(f"No task is named {name!r} here.")
     return task

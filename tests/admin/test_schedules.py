@@ -16,6 +16,7 @@ from pgqueue import task
 from pgqueue.engine import settle
 from pgqueue.models import History, Message, Schedule
 from pgqueue.redaction import MASK
+from pgqueue.tasks import registry
 from tests.admin.acting import shown_form, told
 from tests.admin.conftest import Connection, Login
 from tests.cards import CARD, SECRETS, TOKEN, leave_schedules
@@ -70,6 +71,18 @@ def page(client: Client, path: str) -> str:
 def stored(**columns: Any) -> Schedule:
     given = {"name": "nightly", "task": "tests.jobs.add", "args": [1], "cron": "@daily", **columns}
     return Schedule.objects.create(**given)
+
+
+def fail_import(monkeypatch: pytest.MonkeyPatch, name: str, error: Exception) -> None:
+    """Have the import of a task's module raise an error."""
+    real = registry.find
+
+    def find(asked: str) -> Any:
+        if asked == name:
+            raise error
+        return real(asked)
+
+    monkeypatch.setattr(registry, "find", find)
 
 
 def test_one_is_added_changed_and_deleted_and_each_is_logged(editor: Client):
@@ -253,6 +266,26 @@ class TestActions:
         assert "misfit: " in misfit
         assert existing == f"nightly: message {message.pk} waits or runs already."
         assert none == "0 enqueued."
+
+    @pytest.mark.parametrize("error", [SyntaxError("an odd quote"), ImportError("no module shop")])
+    def test_run_the_others_where_the_module_of_one_fails(
+        self, editor: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
+    ):
+        fail_import(monkeypatch, "tests.broken.add", error)
+        stored(name="broken", task="tests.broken.add")
+        stored()
+
+        ran = act(editor, "run_now", "broken", "nightly")
+        changed = change(editor, task="tests.broken.add")
+        with pytest.raises(CommandError, match=str(error)):
+            call_command("pgqueue_schedule", "run", "broken")
+
+        failed, enqueued = told(ran)
+        assert failed.startswith("broken: ")
+        assert str(error) in failed
+        assert enqueued == "1 enqueued."
+        assert Message.objects.get().metadata == {"schedule": "nightly"}
+        assert str(error) in changed.content.decode()
 
     def test_show_no_redacted_argument_in_an_error(self, editor: Client):
         stored(task=f"{__name__}.charge", args=[CARD])

@@ -221,8 +221,9 @@ def _task(options: Mapping[str, Any]) -> Task[..., Any]:
     """
     try:
         task = find_task(options["task"])
-    except ImportError as error:
-        raise CommandError(f"{options['task']}: {error}") from error
+    except Exception as error:  # the module's own, as it is imported
+        said = f"{type(error).__name__}: {error}"
+        raise CommandError(f"{options['task']}: {said}") from error
     if task is None:
         raise CommandError(
             f"No task is called {options['task']!r} here: give the import path of a function that "

@@ -142,8 +142,8 @@ def _known(name: str) -> Task[Any, Any]:
     """
     try:
         task = find_task(name)
-    except ImportError as error:
-        raise CommandError(f"{shown(name)}: {error}") from error
+    except Exception as error:  # the module's own, as it is imported
+        raise CommandError(f"{shown(name)}: {type(error).__name__}: {error}") from error
     if task is None:
         autodiscover_modules("tasks")
         known = [each.name for each in registry.each()]

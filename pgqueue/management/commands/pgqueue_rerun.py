@@ -31,8 +31,7 @@ from pgqueue.management.selection import USAGE, add_filters, chosen
 from pgqueue.operating.reruns import rerun_each
 from pgqueue.redaction import MASK, is_masked
 from pgqueue.states import Outcome
-from pgqueue.tasks import find_task, scheduling
-from pgqueue.values.error_words import shown
+from pgqueue.tasks import scheduling
 from pgqueue.worker.stopping import StopRequests
 
 DONE = "enqueued once more"
@@ -143,16 +142,13 @@ class Command(QueueCommand):
             raise CommandError(f"Message {id}: {OTHERWISE}.")
         [row] = selection.read([id])
         try:
-            task = find_task(row["task"])
-            if task is None:
-                raise CommandError(f"No task is named {shown(row['task'])} here.")
-            task = task.using(database=selection.alias)
+            task = scheduling.known(row["task"]).using(database=selection.alias)
             found = scheduling.arguments(task, *map(json.dumps, given))
             if options["dry_run"]:
                 self._look(selection, options["format"])
                 return
             again = task.get_result(str(id)).rerun(args=found[0], kwargs=found[1])
-        except (PGQueueError, ObjectDoesNotExist, ImportError) as error:
+        except (PGQueueError, ObjectDoesNotExist) as error:
             raise CommandError(str(error)) from error
         reruns = _Reruns(selection)
         reruns.add(id, int(again.id))

@@ -16,7 +16,7 @@ from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
 from pgqueue.models import Message
 from pgqueue.redaction import Hidden
-from pgqueue.tasks import registry
+from pgqueue.tasks import scheduling
 from pgqueue.tasks.signalling import check_fits
 
 LOOKED_AT = 100
@@ -49,7 +49,8 @@ class Command(QueueCommand):
         with needing_tables(database):
             message = Message.objects.using(database).filter(pk=id).first()
             task = "" if message is None else message.task
-            registry.find(task)  # its module imports the classes of payloads
+            if task:
+                scheduling.known(task)  # its module imports the classes of payloads
             return seen(connections[database], id, task, Hidden(()), limit=LOOKED_AT, excerpt=0)
 
     def handle(self, *args: Any, id: int, name: str, **options: Any) -> None:

@@ -6,6 +6,7 @@ The files are parsed; no module of the project is imported.
 from __future__ import annotations
 
 import ast
+import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator, Mapping
@@ -84,18 +85,21 @@ def findings(path: Path) -> list[Finding]:
     Raises:
         SyntaxError: this version of Python cannot parse the file.
     """
-    tree = ast.parse(_read(path), str(path))
+    text, _encoding = _read(path)
+    tree = ast.parse(text, str(path))
     found = [Finding(path, *each) for node in ast.walk(tree) for each in _of(node)]
     return sorted(found, key=lambda each: each.line)
 
 
-def rewritten(path: Path) -> str | None:
-    """Return a file's text with imports of this package in the place of Celery; None: no change.
+def rewritten(path: Path) -> bytes | None:
+    """Return a file with imports of this package in the place of Celery; None: no change.
 
-    Statements that import a refused module or name stay unchanged.
+    Statements that import a refused module or name stay unchanged, and so do the file's encoding
+    and the ends of its lines.
     """
-    text = _read(path)
-    lines = text.splitlines(keepends=True)
+    text, encoding = _read(path)
+    # Unlike splitlines(), this ends lines where Python's grammar does: not at a form feed.
+    lines = io.StringIO(text, newline="").readlines()
     changed = False
     for node in ast.walk(ast.parse(text, str(path))):
         if not isinstance(node, ast.Import | ast.ImportFrom):
@@ -108,7 +112,7 @@ def rewritten(path: Path) -> str | None:
         new = _as_ours(node, line[start:])
         changed |= new != line[start:]
         lines[node.lineno - 1] = line[:start] + new
-    return "".join(lines) if changed else None
+    return "".join(lines).encode(encoding) if changed else None
 
 
 def _as_ours(node: ast.Import | ast.ImportFrom, text: str) -> str:
@@ -131,9 +135,11 @@ def _as_ours(node: ast.Import | ast.ImportFrom, text: str) -> str:
     )
 
 
-def _read(path: Path) -> str:
-    with tokenize.open(path) as file:
-        return file.read()
+def _read(path: Path) -> tuple[str, str]:
+    """Return the text of a file, with its own ends of lines, and its encoding."""
+    content = path.read_bytes()
+    encoding, _lines = tokenize.detect_encoding(io.BytesIO(content).readline)
+    return content.decode(encoding), encoding
 
 
 _Found = tuple[int, str, Word, str, bool]

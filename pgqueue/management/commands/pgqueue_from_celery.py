@@ -40,8 +40,8 @@ class Command(BaseCommand):
         for path in porting.files(_existing(paths)):
             try:
                 found += porting.findings(path)
-                if fix and (text := porting.rewritten(path)) is not None:
-                    path.write_text(text, "utf-8")
+                if fix and (content := porting.rewritten(path)) is not None:
+                    path.write_bytes(content)
                     fixed += 1
             except (SyntaxError, UnicodeDecodeError) as error:
                 self.stderr.write(f"{path}: reading failed: {on_one_line(str(error))}")

@@ -121,6 +121,21 @@ def test_lines_say_what_to_do(project: Path) -> None:
     assert out.endswith("12 taken over, 7 differs, 8 refused.\n")
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-8-sig", "utf-8"])
+def test_a_rewritten_file_keeps_its_encoding_and_its_ends_of_lines(
+    tmp_path: Path, encoding: str
+) -> None:
+    cookie = "# -*- coding: latin-1 -*-" if encoding == "latin-1" else "#"
+    before = f'{cookie}\r\nTOWN = "Köln"\r\n\x0c\r\nfrom celery import shared_task\r\nEND = 1\n'
+    file = tmp_path / "tasks.py"
+    file.write_bytes(before.encode(encoding))
+
+    told("--fix", tmp_path)
+
+    after = before.replace("from celery", "from pgqueue.compat.celery")
+    assert file.read_bytes().decode(encoding) == after
+
+
 def test_imports_of_what_is_taken_over_are_rewritten(project: Path) -> None:
     out, _ = told("--fix", project)
     lines = (project / "shop" / "tasks.py").read_text("utf-8").splitlines()

@@ -107,7 +107,7 @@ def operate(
     """Apply a verb to messages, a batch at a time.
 
     Args:
-        batches: The ids in batches.
+        batches: The ids in batches, which may be empty.
         verb: A verb of `MessageQuerySet`.
         show: The function is called with the number of tried messages.
         is_to_stop: The function returns whether to stop before the next batch.
@@ -116,9 +116,10 @@ def operate(
     for batch in batches:
         if is_to_stop():
             break
-        messages = Message.objects.using(alias).filter(pk__in=batch)
-        tally.add(len(batch), getattr(messages, verb)())
-        show(tally.tried)
+        if batch:
+            messages = Message.objects.using(alias).filter(pk__in=batch)
+            tally.add(len(batch), getattr(messages, verb)())
+            show(tally.tried)
     return tally
 
 

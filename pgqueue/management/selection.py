@@ -121,9 +121,12 @@ class MessageSelection:
 
 
 def in_batches(lists: Iterable[list[int]]) -> Iterator[list[int]]:
-    """Yield lists of ids, 1 000 at a time at most."""
+    """Yield lists of ids, 1 000 at a time at most; an empty list is yielded, too.
+
+    So a command that is told to stop may do so while its filter finds nothing.
+    """
     for ids in lists:
-        for start in range(0, len(ids), BATCH):
+        for start in range(0, max(len(ids), 1), BATCH):
             yield ids[start : start + BATCH]
 
 

@@ -14,6 +14,8 @@ from django.db import connections
 
 from pgqueue.engine import operate
 from pgqueue.engine.operate import Operated
+from pgqueue.management import operating
+from pgqueue.management.selection import in_batches
 from pgqueue.models import History, Message
 from tests.factories import Connection, bury, enqueue, hold, insert, run, schedule
 from tests.management.calling import call
@@ -24,6 +26,22 @@ BROKEN = '[{"class": "builtins.OSError"}, {"class": "shop.tasks.ForkliftStuck", 
 
 def states() -> dict[int, str]:
     return dict(Message.objects.values_list("pk", "state"))
+
+
+def test_a_stop_is_heard_while_a_filter_finds_nothing(queue: Connection) -> None:
+    ids = schedule(queue, 2)
+    answers = iter([False, True])
+
+    tally = operating.operate(
+        in_batches([[], [], ids]),
+        "cancel",
+        alias="default",
+        show=lambda tried: None,
+        is_to_stop=lambda: next(answers),
+    )
+
+    assert tally.tried == 0
+    assert states() == dict.fromkeys(ids, "scheduled")
 
 
 class TestIds:

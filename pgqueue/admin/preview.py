@@ -21,6 +21,7 @@ from pgqueue.models import Policy
 from pgqueue.operating.channels import Channel
 from pgqueue.options.policies import BREAKER
 from pgqueue.templatetags.pgqueue_admin import figure, grouped
+from pgqueue.values.number_checks import LONGEST
 
 LIMITS = (
     *("channel", "scope", "key", "max_running", "rate", "per", "burst", "max_size", "weight"),
@@ -242,7 +243,11 @@ def _counts(each: KeySeen) -> str:
 
 
 def _time_of(policy: Policy, count: int) -> str:
-    return _short(policy.per * (count / (policy.rate or 1)))
+    seconds = policy.per.total_seconds() * (count / (policy.rate or 1))
+    # At the lowest rates, the end of a large backlog is behind the last year of a datetime.
+    if seconds > LONGEST.total_seconds():
+        return _("more than %s") % _short(LONGEST)
+    return _short(timedelta(seconds=seconds))
 
 
 def _short(duration: timedelta) -> str:

@@ -122,6 +122,14 @@ def test_keys_with_a_policy_of_their_own_are_not_counted(queue: Connection, edit
     assert "No key would be held back." in said
 
 
+def test_a_rate_that_needs_ages_says_so(queue: Connection, editor: Client):
+    enqueue(queue, 100, channel="mail")
+
+    said = effect(editor, rate="0.01", per="365 00:00:00")
+
+    assert "takes more than 100\xa0years at this rate." in said
+
+
 def test_a_rate_of_one_key_is_about_its_backlog(queue: Connection, editor: Client):
     enqueue(queue, 120, channel="mail", key="a")
     enqueue(queue, 900, channel="mail", key="b")

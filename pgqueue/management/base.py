@@ -15,6 +15,9 @@ from pgqueue.conf import settings
 from pgqueue.database.migration_check import lack_of
 from pgqueue.values.escaping import in_lines
 
+SHUTDOWNS = ("57P01", "57P02", "57P03")
+"""The codes of a server that ends, or starts, and lets nobody in."""
+
 
 class Terminal(OutputWrapper):
     """Django's wrapper of a stream, which escapes the control characters of texts.
@@ -34,7 +37,7 @@ class Terminal(OutputWrapper):
 
 
 class QueueCommand(BaseCommand):
-    """A command that names the remedy, without a traceback, if tables are missing."""
+    """A command that says without a traceback that tables are missing, or the database is away."""
 
     intermixes: ClassVar[bool] = False
     """Whether options may stand between arguments; argparse allows this for no list by default."""
@@ -68,12 +71,25 @@ class QueueCommand(BaseCommand):
         """Run the command.
 
         Raises:
-            CommandError: the database lacks the tables of the queue, or has old ones.
+            CommandError: the database is unreachable, lacks the tables of the queue, or has old
+                ones.
         """
         try:
             return super().execute(*args, **options)
         except (DatabaseError, psycopg.Error) as error:
             lack = lack_of(error, options.get("database") or settings().database)
-            if lack is None:
-                raise
-            raise CommandError(str(lack)) from error
+            if lack is not None:
+                raise CommandError(str(lack)) from error
+            if _is_of_the_connection(error):
+                said = " ".join(str(error).split())
+                raise CommandError(f"The database is unreachable: {said}") from error
+            raise
+
+
+def _is_of_the_connection(error: DatabaseError | psycopg.Error) -> bool:
+    """Return whether an error says that no connection was made, or that it was lost."""
+    found = error.__cause__ if isinstance(error, DatabaseError) else error
+    # The server gives a code to each error of a statement. libpq has none for its own errors.
+    return isinstance(found, psycopg.OperationalError) and (
+        found.sqlstate is None or found.sqlstate in SHUTDOWNS
+    )

@@ -182,9 +182,10 @@ class Command(QueueCommand):
             raise CommandError(str(reruns.error)) from reruns.error
         if isinstance(reruns.error, DatabaseError | psycopg.Error):
             # The connection may have been lost after a COMMIT, and before its answer.
+            said = " ".join(str(reruns.error).split())
             raise CommandError(
                 "The first message of the rest may have been enqueued, too, since the database "
-                f"has failed: {reruns.error}"
+                f"has failed: {said}"
             ) from reruns.error
         if reruns.error is not None:
             raise reruns.error

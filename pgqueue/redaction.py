@@ -95,7 +95,7 @@ def as_paths(value: Any) -> tuple[str, ...]:
 
 def is_masked(value: Any) -> bool:
     """Return whether JSON has `MASK` in it: it was copied from a place that redacts values."""
-    return MASK in json.dumps(value, ensure_ascii=False)
+    return MASK in json.dumps(value, ensure_ascii=False, default=str)
 
 
 def tree_of(paths: Iterable[str]) -> dict[str, Any]:

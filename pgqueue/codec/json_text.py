@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 from decimal import Decimal
 from json import JSONDecoder, JSONEncoder
 from typing import Any, NoReturn
 
 TAG = "@"
 """The key of a tagged value: `{"@": "datetime", "value": …}`."""
+MARKED = re.compile(r'"\\u0000([^"]*)"')
 
 
 def refuse(constant: str) -> NoReturn:
@@ -37,3 +40,9 @@ def from_json(text: str) -> Any:
     if end != len(text):
         return _decoder.decode(text)
     return value
+
+
+def with_decimals(value: Any) -> str:
+    """Return a value as JSON, with each Decimal as a number; no text in it may have NUL."""
+    # json does not write Decimals. \u0000 marks them here: no text of PostgreSQL contains it.
+    return MARKED.sub(r"\1", json.dumps(value, default=lambda number: f"\0{number}"))

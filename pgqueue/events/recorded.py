@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from django.conf import settings
 from pgqueue.codec import encoding, raw
 from pgqueue.codec.arguments import parse, read
 from pgqueue.codec.forms import expect
-from pgqueue.codec.json_text import TAG
+from pgqueue.codec.json_text import TAG, with_decimals
 from pgqueue.codec.scalars import Form, as_number
 from pgqueue.engine.identity import marker_of
 from pgqueue.engine.log import StoredEvent
@@ -29,7 +28,6 @@ T = TypeVar("T", bound=Event)
 
 FIELDS = ("position", "topic", "key", "payload_json", "metadata_json", "created_at")
 """The fields of an event, in the order in which the engine reads them."""
-MARKED = re.compile(r'"\\u0000([^"]*)"')
 TAGGED = f'"{TAG}"'
 
 
@@ -179,9 +177,7 @@ def _as_plain(digits: str) -> Any:
 
 
 def _text(plain: Any) -> str | None:
-    # json does not write Decimals. \u0000 marks them here: no text of PostgreSQL contains it.
-    text = json.dumps(plain, default=lambda number: f"\0{number}")
-    return None if plain is None else MARKED.sub(r"\1", text)
+    return None if plain is None else with_decimals(plain)
 
 
 FORM = Form(

@@ -7,15 +7,18 @@ import json
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pgqueue.codec.scalars import as_number
 from pgqueue.events.consumers import checked_name
 from pgqueue.options.starts import Start, parse_start
 from pgqueue.tasks.options import HEAVIEST
 from pgqueue.values.error_words import shown
 from pgqueue.values.escaping import on_one_line
+from pgqueue.values.json_checks import as_json
 from pgqueue.values.names import (
     as_channel,
     as_folder,
@@ -280,15 +283,22 @@ def error(text: str) -> str:
     return as_path(text)
 
 
-def _json(text: str) -> Any:
+def _json(text: str, parse_float: Callable[[str], Any] = Decimal) -> Any:
+    """Read JSON; no float rounds its numbers.
+
+    Raises:
+        TypeError, ValueError: it is no JSON, or PostgreSQL would refuse it.
+    """
     try:
-        value = json.loads(text)
+        as_json(json.loads(text, parse_float=str))
         as_text(text, JSON_LIMIT)
+        return json.loads(text, parse_float=parse_float)
     except RecursionError as error:
         raise ValueError("it is nested too deeply.") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"it must be JSON, where text has double quotes: {error}.") from error
-    return value
+    except ArithmeticError as error:
+        raise ValueError("the exponent of a number is too large.") from error
 
 
 @_kind
@@ -311,8 +321,8 @@ def json_object(text: str) -> dict[str, Any]:
 
 @_kind
 def json_value(text: str) -> Any:
-    """Read any value in JSON."""
-    return _json(text)
+    """Read any value in JSON. A number that no float can hold exactly is a Decimal."""
+    return _json(text, as_number)
 
 
 @_kind

@@ -168,6 +168,13 @@ class TestSignal:
         assert fit.out == f"Sent go to message {result.id}.\n"
         assert list(StoredSignal.objects.values_list("name", flat=True)) == ["no", "go"]
 
+    def test_keeps_the_digits_of_a_number(self) -> None:
+        result = tasks.asks_late.enqueue(2)
+
+        call("pgqueue_signal", result.id, "go", "--payload", "1.234567890123456789")
+
+        assert "1.234567890123456789" in str(StoredSignal.objects.get().payload)
+
     def test_without_a_payload_carries_nothing(self) -> None:
         result = tasks.asks_late.enqueue(2)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError
 
-from pgqueue import Channel
+from pgqueue import Channel, task
 from pgqueue.models import Message
 from pgqueue.states import Outcome
 from pgqueue.testing import run_all
@@ -19,6 +20,11 @@ from tests.processes import manage
 
 ADD = "tests.jobs.add"
 MAIL = "tests.jobs.mail"
+
+
+@task
+def pay(amount: Decimal) -> str:
+    return str(amount)
 
 
 def test_a_task_is_enqueued_with_its_own_options(db: None) -> None:
@@ -39,6 +45,25 @@ def test_arguments_are_json_by_position_or_by_name(db: None, words: list[str]) -
 
     [result] = run_all()
     assert (result.status, result.return_value) == (Outcome.SUCCEEDED, 7)
+
+
+@pytest.mark.parametrize(
+    "words", [["amount={}"], ["--args=[{}]"], ["--kwargs", '{{"amount": {}}}']]
+)
+@pytest.mark.parametrize("digits", ["1.234567890123456789", "1e400", "-0.10"])
+def test_a_number_keeps_its_digits(db: None, words: list[str], digits: str) -> None:
+    call("pgqueue_enqueue", f"{__name__}.pay", *(each.format(digits) for each in words))
+
+    [result] = run_all(raise_errors=True)
+    assert result.return_value == str(Decimal(digits))
+
+
+@pytest.mark.parametrize("value", ["1e99999999999999999999", "NaN", '"\\u0000"'])
+def test_a_value_that_json_or_postgresql_does_not_have_is_refused(db: None, value: str) -> None:
+    with pytest.raises(CommandError, match="amount="):
+        call("pgqueue_enqueue", f"{__name__}.pay", f"amount={value}")
+
+    assert not Message.objects.exists()
 
 
 def test_an_argument_is_what_the_type_hint_says(db: None) -> None:

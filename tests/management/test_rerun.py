@@ -144,6 +144,13 @@ class TestArguments:
                 call("pgqueue_rerun", str(id), *words)
         assert not Message.objects.exists()
 
+    def test_keep_the_digits_of_a_number(self) -> None:
+        [id] = ended(1)
+
+        call("pgqueue_rerun", str(id), "--args=[1.234567890123456789]")
+
+        assert "1.234567890123456789" in str(Message.objects.get().payload)
+
     def test_of_a_dry_run_are_only_checked(self) -> None:
         [id] = ended(1)
 

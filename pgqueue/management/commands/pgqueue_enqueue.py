@@ -9,6 +9,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 from django.utils.module_loading import autodiscover_modules
 
+from pgqueue.codec.json_text import with_decimals
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
@@ -95,7 +96,7 @@ class Command(QueueCommand):
         try:
             task = task.using(database=database, **given)
             found = scheduling.arguments(
-                task, json.dumps(options["positional"]), json.dumps(kwargs)
+                task, with_decimals(options["positional"]), with_decimals(kwargs)
             )
             if options["dry_run"]:
                 self._say(options, {"task": task.name, "dry_run": True},

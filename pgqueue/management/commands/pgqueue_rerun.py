@@ -12,6 +12,7 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
 from django.db import DatabaseError
 
+from pgqueue.codec.json_text import with_decimals
 from pgqueue.engine.operate import Operated
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
@@ -143,7 +144,7 @@ class Command(QueueCommand):
         [row] = selection.read([id])
         try:
             task = scheduling.known(row["task"]).using(database=selection.alias)
-            found = scheduling.arguments(task, *map(json.dumps, given))
+            found = scheduling.arguments(task, *map(with_decimals, given))
             if options["dry_run"]:
                 self._look(selection, options["format"])
                 return

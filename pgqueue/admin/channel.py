@@ -6,6 +6,7 @@ from django import forms
 from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db import connections
+from django.db.models import Q
 from django.http import HttpRequest
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -106,7 +107,8 @@ class ChannelAdmin(ChannelPages):
 
     @admin.action(permissions=["change"], description=_("Pause: start none of their messages"))
     def pause(self, request: HttpRequest, queryset: ChannelQuerySet) -> None:
-        changed = list(queryset.filter(~IS_PAUSED))
+        # A pause that has an end gets none.
+        changed = list(queryset.filter(~IS_PAUSED | Q(paused_until__isnull=False)))
         queryset.pause()
         self.report(request, changed, PAUSED)
 

@@ -306,14 +306,18 @@ def _adding(request: HttpRequest, channel: Channel) -> list[str]:
 
 
 def _pause(channel: Channel, request: HttpRequest) -> str:
-    """Pause the channel; return the text about it, or "" if it was paused.
+    """Pause the channel; return the text about it, or "" if it had a pause with this end.
 
     Raises:
         ValidationError, InvalidChannel: the end of the pause is no time, or has passed.
     """
     given = request.POST.get("until", "")
     until = aware(forms.DateTimeField().clean(given)) if given else None
-    return gettext("Paused.") if channel.pause(until=until) else ""
+    end = channel.configured().paused_until
+    if channel.pause(until=until):
+        return gettext("Paused.")
+    is_moved = channel.configured().paused_until != end
+    return gettext("Changed the end of the pause.") if is_moved else ""
 
 
 def _resume(channel: Channel, request: HttpRequest) -> str:

@@ -105,6 +105,18 @@ def test_it_is_paused_until_a_time_and_says_so(db: None, editor: Client):
     assert "It is paused until 2999-01-31 08:30:00:" in text(editor)
 
 
+def test_another_end_of_its_pause_is_told_and_logged(db: None, editor: Client):
+    for until in ("2999-01-31T08:30", "2999-02-28T08:30", "2999-02-28T08:30", ""):
+        editor.post(PAGE, {"switch": "pause", "until": until})
+
+    assert Operated("mail").stats().paused_until is None
+    assert [entry.change_message for entry in LogEntry.objects.order_by("pk")] == [
+        "Paused.",
+        "Changed the end of the pause.",
+        "Changed the end of the pause.",
+    ]
+
+
 def test_its_breakers_are_shown_and_closed_by_a_resume(queue: Connection, editor: Client):
     limit("mail", "channel", breaker_failures=5, breaker_within=HOUR, breaker_pause=HOUR)
     limit("mail", "each", breaker_failures=5, breaker_within=HOUR, breaker_pause=HOUR)

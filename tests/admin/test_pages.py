@@ -246,6 +246,18 @@ def test_a_channel_is_paused_and_resumed(db, login: Login):
     ) == [("mail", "Paused."), ("mail", "Resumed."), ("other", "Resumed.")]
 
 
+def test_a_pause_that_gets_no_end_is_told(db, login: Login):
+    editor = login("view_channel", "change_channel")
+    pgqueue.Channel("mail").pause(until=timedelta(days=1))
+
+    chosen = {"action": "pause", "index": "0", "_selected_action": ["mail"]}
+    paused = [told(editor.post(CHANNELS, chosen, follow=True)) for _ in range(2)]
+
+    assert paused == [["1 paused."], ["0 paused."]]
+    assert Channel.objects.get().paused_until is None
+    assert LogEntry.objects.count() == 1
+
+
 def test_a_user_who_may_not_change_a_channel_can_not_pause_it(db, viewer: Client):
     Channel.objects.create(name="mail")
 

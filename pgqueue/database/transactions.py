@@ -70,3 +70,19 @@ def is_strict(connection: psycopg.Connection[Any]) -> bool:
 def wait_at_most(connection: psycopg.Connection[Any], patience: str) -> None:
     """Set the lock_timeout, for example "2s", until the transaction ends."""
     connection.execute("SELECT set_config('lock_timeout', %s, true)", [patience])
+
+
+@contextmanager
+def waiting_at_most(connection: psycopg.Connection[Any], patience: str) -> Iterator[None]:
+    """Open a savepoint in which each statement waits for a lock so long at most.
+
+    The rest of the transaction, which may be the user's, keeps its own lock_timeout.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: a statement waited for too long. It has changed nothing.
+    """
+    with connection.transaction():
+        row = connection.execute("SELECT current_setting('lock_timeout')").fetchone()
+        wait_at_most(connection, patience)
+        yield
+        wait_at_most(connection, row[0] if row else "0")

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
+from psycopg.errors import LockNotAvailable
 
 from pgqueue.calls.outcomes import Closed, Deferred, Ending
 from pgqueue.calls.stand_ins import stand_in
 from pgqueue.conf import settings
 from pgqueue.database.guard import TransactionLost
-from pgqueue.database.transactions import is_strict
+from pgqueue.database.transactions import is_strict, wait_at_most, waiting_at_most
 from pgqueue.engine import lease, settle
+from pgqueue.engine.culprits import in_words
 from pgqueue.engine.errors import RERUNS, is_conflict, pause
+from pgqueue.engine.settle import Pause
 from pgqueue.exceptions import LeaseLost
 from pgqueue.tasks import redacting, tenants
 from pgqueue.tasks.options import Atomic
 from pgqueue.values.escaping import logger_of
 from pgqueue.worker.failures import AWAY, NotBegun, ending_after
-from pgqueue.worker.leases import LeasedMessage, Run
-from pgqueue.worker.settler import FAILED, pause_of, write
+from pgqueue.worker.leases import Run
+from pgqueue.worker.settler import (
+    FAILED,
+    PATIENCE,
+    Ended,
+    have_failed,
+    may_wait,
+    pause_of,
+    write,
+)
 
 logger = logger_of(__name__)
 
@@ -66,6 +78,7 @@ class AtomicRun:
     run: Run
     call: Callable[[], Ending]
     is_inside: bool = False
+    _later: list[Callable[[], object]] = field(default_factory=list, init=False)
 
     def ending(self) -> Ending:
         """Run the task and write its ending in one transaction; run it again after a conflict.
@@ -100,10 +113,13 @@ class AtomicRun:
     def _run_once(self) -> Ending:
         committed = False
         leased = self.run.leased
+        self._later.clear()  # an earlier call was rolled back
 
         def note() -> None:
             nonlocal committed
             committed = True
+            for do in self._later:
+                do()
 
         try:
             with transaction.atomic(using=self.alias):
@@ -149,33 +165,75 @@ class AtomicRun:
         # Failures, too, are written here: no heartbeat could renew the lease during the run. If the
         # settler wrote them after a rollback, the lease might end before that.
         try:
-            if not write(connection, [(leased, self._pausing_later(leased, ending))]):
+            if not self._written([(leased, ending)]):
                 raise LeaseLost
         except Exception as error:
-            if isinstance(ending, FAILED) and is_conflict(error):
-                # A circuit breaker that another failure writes. The function has had its say.
-                raise FailedUnwritten(ending) from error
+            if isinstance(ending, FAILED) and is_kept_from(error):
+                raise FailedUnwritten(ending) from error  # the function has had its say
             raise
         return ending
 
-    def _pausing_later(self, leased: LeasedMessage, ending: Ending) -> Ending:
-        """Return the ending to write here; have what it pauses be paused after the commit.
+    def _written(self, kind: Sequence[Ended]) -> set[int]:
+        """Write endings of one kind; return the ids whose leases were still held.
 
-        Above READ COMMITTED the rows of pauses conflict with every claim beside this run.
+        A run keeps its thread until then. So it does not wait for a transaction of the user's that
+        has locked a circuit breaker, or the rows of a pause. These are paused after the commit.
+
+        Raises:
+            LockNotAvailable: another transaction has locked the circuit breaker of a failure.
         """
-        if not isinstance(ending, Deferred) or (pause := pause_of(leased, ending)) is None:
-            return ending
         connection = connections[self.alias].connection
-        if not is_strict(connection):
-            return ending
+        if not may_wait(kind):
+            return write(connection, kind)
+        if not have_failed(kind) and is_strict(connection):
+            # Above READ COMMITTED the rows of pauses conflict with every claim beside this run.
+            return write(connection, self._pausing_later(kind))
+        try:
+            with waiting_at_most(connection, PATIENCE):
+                return write(connection, kind)
+        except LockNotAvailable:
+            if have_failed(kind):
+                raise
+            return write(connection, self._pausing_later(kind))
+
+    def _pausing_later(self, deferred: Sequence[Ended]) -> list[Ended]:
+        """Return the deferrals without their pauses; have these be stored after the commit."""
+        connection = connections[self.alias].connection
+        pauses: dict[Pause, timedelta] = {}
+        left: list[Ended] = []
+        for leased, ending in deferred:
+            if isinstance(ending, Deferred) and (pause := pause_of(leased, ending)) is not None:
+                pauses[pause] = max(ending.delay, pauses.get(pause, ending.delay))
+                ending = replace(ending, pauses="")
+            left.append((leased, ending))
 
         def store() -> None:
             with connection.transaction():
                 connection.execute(ISOLATE["read committed"])
-                settle.pause(connection, {pause: ending.delay})
+                wait_at_most(connection, PATIENCE)
+                settle.pause(connection, pauses)
 
-        transaction.on_commit(store, using=self.alias)
-        return replace(ending, pauses="")
+        self._after_commit(store, what="the pause by RateLimited")
+        return left
+
+    def _after_commit(self, do: Callable[[], object], *, what: str) -> None:
+        """Do something after the commit, before the task's own hooks: one of them may fail.
+
+        If it fails, the log says so: the run's ending is written already.
+        """
+        claim = self.run.leased.claim
+
+        def attempt() -> None:
+            try:
+                do()
+            except Exception as error:
+                said = claim.task, claim.id, what, in_words(error)
+                logger.warning("%s #%s: %s failed after the commit: %s", *said)
+
+        if self.is_inside:
+            transaction.on_commit(attempt, using=self.alias)
+        else:
+            self._later.append(attempt)
 
     def _keep_lease(self) -> bool:
         """Renew the lease, which no heartbeat could while the row was locked; return if held."""
@@ -183,6 +241,14 @@ class AtomicRun:
         connection.ensure_connection()
         claims = [self.run.leased.claim]
         return bool(lease.extend(connection.connection, claims, lease=settings().lease))
+
+
+def is_kept_from(error: Exception) -> bool:
+    """Return whether another transaction keeps a failure from being written.
+
+    It has written another failure of the same circuit breaker, or has the breaker locked.
+    """
+    return is_conflict(error) or isinstance(error, LockNotAvailable)
 
 
 def check_unbroken(alias: str) -> None:

@@ -26,7 +26,13 @@ from pgqueue.tasks.current import running
 from pgqueue.tasks.run_middleware import around
 from pgqueue.values.tracebacks import calls_user_code
 from pgqueue.worker.announcing import complain, tell_receivers
-from pgqueue.worker.atomic import GONE, AtomicRun, FailedUnwritten, check_unbroken
+from pgqueue.worker.atomic import (
+    GONE,
+    AtomicRun,
+    FailedUnwritten,
+    check_unbroken,
+    is_kept_from,
+)
 from pgqueue.worker.failures import failed, unbegun
 from pgqueue.worker.leased_batch import LeasedBatch
 from pgqueue.worker.leases import LeasedMessage, Run
@@ -38,7 +44,7 @@ from pgqueue.worker.runner import (
     needless,
     over_at,
 )
-from pgqueue.worker.settler import by_kind, have_failed, write
+from pgqueue.worker.settler import by_kind, have_failed
 from pgqueue.worker.timeouts import within
 
 Ended = tuple[LeasedMessage, Ending]
@@ -348,7 +354,7 @@ class AtomicBatch(AtomicRun):
             LeaseLost: a lease was lost although its row was locked. Nothing of the batch stays.
         """
         ended = [
-            (leased, self._pausing_later(leased, ending))
+            (leased, ending)
             for leased, ending in self.batch.ended.items()
             if not isinstance(ending, Closed)
         ]
@@ -360,13 +366,13 @@ class AtomicBatch(AtomicRun):
                 with transaction.atomic(using=self.alias):
                     self._write_kind(kind)
             except Exception as error:
-                if not is_conflict(error):
+                if not is_kept_from(error):
                     raise
-                # A circuit breaker that another failure writes. The function has had its say.
-                transaction.on_commit(self._keep_lease, using=self.alias)
+                # The function has had its say.
+                self._after_commit(self._keep_lease, what="the renewal of its lease")
 
     def _write_kind(self, kind: Sequence[Ended]) -> None:
-        if len(write(connections[self.alias].connection, kind)) < len(kind):
+        if len(self._written(kind)) < len(kind):
             raise LeaseLost
         self.batch.written |= {leased for leased, _ in kind}
 

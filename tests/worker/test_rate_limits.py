@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import Group
 from django.core.management import call_command
+from django.db import transaction
 
 from pgqueue import (
     BatchCall,
@@ -71,6 +72,22 @@ def call_beside_others(context: TaskContext, scope: Any) -> None:
     raise RateLimited(retry_after=600, scope=scope)
 
 
+def fail_after_the_commit() -> None:
+    raise RuntimeError("the cache is away")
+
+
+@task(max_attempts=1, atomic="repeatable read")
+def call_with_a_hook_that_fails() -> None:
+    transaction.on_commit(fail_after_the_commit)
+    raise RateLimited(retry_after=600)
+
+
+@task(max_attempts=1, atomic="repeatable read", batch=10)
+def call_together_with_a_hook_that_fails(calls: list[BatchCall[[]]]) -> None:
+    transaction.on_commit(fail_after_the_commit)
+    raise RateLimited(retry_after=600)
+
+
 @task(max_attempts=1)
 def do_nothing() -> None:
     pass
@@ -119,6 +136,21 @@ def test_of_an_isolated_run_beside_other_workers_asks_the_service_once(scope: st
         assert Lane.objects.get(key="a").paused_until is not None
     else:
         assert Channel("default").stats().paused
+
+
+@pytest.mark.parametrize(
+    "calling", [call_with_a_hook_that_fails, call_together_with_a_hook_that_fails]
+)
+def test_of_an_isolated_run_pauses_its_channel_though_a_hook_of_the_run_fails(
+    calling: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    calling.enqueue_many([()] * 2)
+
+    drain()
+
+    assert "an on_commit hook failed" in caplog.text
+    assert Message.objects.filter(state=State.SCHEDULED, failures=0).exists()
+    assert Channel("default").stats().paused
 
 
 def test_of_a_handler_pauses_its_raw_messages() -> None:

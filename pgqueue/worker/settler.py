@@ -247,24 +247,31 @@ class Settler(Service):
         except Exception as error:
             if not may_be_own(error):
                 raise
-            verb, _ = VERBS[type(batch[0][1])]
+            return self._write_halved(batch, error)
 
-            def some(part: Sequence[Ended]) -> list[Ended]:
-                if part:
-                    return self._write(part)
+    def _write_halved(self, batch: Sequence[Ended], error: Exception) -> list[Ended]:
+        """Write endings of one kind of which some make the statement fail: these separately."""
+        verb, _ = VERBS[type(batch[0][1])]
+
+        def some(part: Sequence[Ended]) -> list[Ended]:
+            if not part:
                 verb(self._session.connection, [])
                 return []
+            try:
+                return self._write(part)
+            except LockNotAvailable:
+                return self._write_by_lanes(part)
 
-            before = len(self._refused)
+        before = len(self._refused)
 
-            def otherwise(ended: Ended, error: Exception) -> list[Ended]:
-                locked = self._write_otherwise(ended, error)
-                if len(self._refused) - before >= MOST:
-                    raise error  # perhaps every write fails
-                return locked
+        def otherwise(ended: Ended, error: Exception) -> list[Ended]:
+            locked = self._write_otherwise(ended, error)
+            if len(self._refused) - before >= MOST:
+                raise error  # perhaps every write fails
+            return locked
 
-            parts = by_halves(some, batch, otherwise, error=error)
-            return [each for part in parts for each in part]
+        parts = by_halves(some, batch, otherwise, error=error)
+        return [each for part in parts for each in part]
 
     def _write_by_lanes(self, batch: Sequence[Ended]) -> list[Ended]:
         """Write endings lane by lane; return those that another transaction keeps waiting.
@@ -288,6 +295,10 @@ class Settler(Service):
             except LockNotAvailable:
                 refusals += 1
                 locked += lane
+            except Exception as error:
+                if not may_be_own(error):
+                    raise
+                locked += self._write_halved(lane, error)
         return locked
 
     def _write_otherwise(self, ended: Ended, error: Exception) -> list[Ended]:
@@ -299,6 +310,8 @@ class Settler(Service):
             entry = describe(shown, attempt=claim.attempt, worker=str(claim.worker_id))
             try:
                 return self._write([(leased, Died(error, entry))])
+            except LockNotAvailable:
+                return [ended]
             except Exception as second:
                 if not may_be_own(second):
                     raise

@@ -53,6 +53,7 @@ FAILED = Retried(OOPS, '{"class": "Oops"}', timedelta())
 DIED = Died(OOPS, '{"class": "Oops"}')
 HANDED_BACK = HandedBack()
 UNWRITABLE = Succeeded('"\\u0000"')  # jsonb takes no NUL
+UNWRITABLE_FAILURE = Retried(OOPS, '{"class": "\\u0000"}', timedelta())
 
 every_end = pytest.mark.parametrize(
     ("end", "left"),
@@ -465,6 +466,29 @@ class TestBesideALockedBreaker:
         write_all(settler)
 
         assert set(states().values()) == {"dead", "ready"}
+
+    @pytest.mark.parametrize("end", [UNWRITABLE, UNWRITABLE_FAILURE])
+    def test_one_that_cannot_be_written_keeps_nothing_else_waiting(
+        self, settler: Settler, leases: Leases, operator: Connection, leased: Any, end: Ending
+    ) -> None:
+        [bad], [failed], [good] = (leased(1, key=key) for key in ("a", "b", "c"))
+        [other] = run(operator, key="a")
+        limit(scope="each", breaker_failures=9, breaker_within=MINUTE, breaker_pause=MINUTE)
+
+        with operator.transaction():
+            settle.retry(operator, [failure(other)])
+            put(settler, bad, end=end)
+            put(settler, failed, end=FAILED)
+            settler.tick()
+            put(settler, good)
+            settler.tick()
+
+            assert endings() == {good.claim.id: "succeeded"}
+            assert states()[failed.claim.id] == "ready"
+            assert leases.all() == [bad]
+        write_all(settler)
+
+        assert states()[bad.claim.id] == "dead"
 
 
 def test_an_ending_that_pauses_a_locked_channel_keeps_nothing_else_waiting(

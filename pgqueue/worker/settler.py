@@ -122,7 +122,8 @@ class Settler(Service):
     def put(self, leased: LeasedMessage, ending: Ending) -> None:
         """Hand over the ending of a run. Any thread may call this."""
         if isinstance(ending, Closed):
-            self._leases.drop(leased)
+            if leased.lost or not leased.given_up:  # otherwise, it may not be handed back yet
+                self._leases.drop(leased)
             if leased.lost and not leased.given_up:
                 self._note_lost()
             self._fetcher.make_room()
@@ -175,7 +176,7 @@ class Settler(Service):
     def _rest(self) -> timedelta:
         """Return the nap until the next attempt for locked or refused messages."""
         self._is_idle = True
-        if self._ended:
+        if self.is_behind:
             return NO_NAP
         due = [self._try_at] if self._locked else []
         due += [self._try_refused_at] if self._refused else []
@@ -347,6 +348,11 @@ class Settler(Service):
     def is_behind(self) -> bool:
         """Whether endings wait for the database, and not for a lock."""
         return len(self._ended) > 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether endings wait for the database, or for a lock; refused ones do not count."""
+        return any(each not in self._refused for each in self._unwritten.copy())
 
     def finish(self) -> None:
         """Close the connection."""

@@ -260,12 +260,16 @@ class Worker:
         self._deadline.cancel()
 
     def _hand_back_unbegun(self, pipeline: Pipeline) -> None:
-        """Hand back the messages that have not begun. If that fails, the settler retries it."""
+        """Hand back the messages that have not begun.
+
+        If that fails, the settler retries it, and also for a message that is locked just now: a
+        process that retires may go on for hours.
+        """
         unbegun = pipeline.close(LAST_WORDS / 4)
-        if not self._releaser.try_to_release(unbegun):
-            for each in unbegun:
-                if not each.lost:
-                    pipeline.settler.put(each, HandedBack())
+        self._releaser.try_to_release(unbegun)
+        for each in unbegun:
+            if self._leases.has(each) and not each.lost:
+                pipeline.settler.put(each, HandedBack())
 
     def _settle_overrun(self, pipeline: Pipeline) -> None:
         """Have the settler write the failures of runs that exceeded their hard timeout."""
@@ -310,9 +314,10 @@ class Worker:
         return self.has_overrun and not self._not_stuck()
 
     def _write_down(self, pipeline: Pipeline) -> None:
-        """Wait until the endings of runs are written: for a moment, for example for a locked row.
+        """Wait until the endings of runs are written, as long as there is time.
 
-        If the database is slow or away, wait as long as there is time.
+        They wait for the database, or for a transaction that has their messages locked. For one
+        that a trigger or a constraint refuses, wait for a moment only.
         """
         if not self._has_time():
             self._hurry(LAST_WORDS)
@@ -320,7 +325,7 @@ class Worker:
         while not pipeline.settler.is_done() and monotonic() < soon:
             pipeline.settler.try_again()
             self._requests.wait(timedelta(milliseconds=5))
-        while pipeline.settler.is_behind and self._has_time():
+        while pipeline.settler.is_waiting and self._has_time():
             pipeline.settler.try_again()
             self._requests.wait(AGAIN)
         self._hurry(LAST_WORDS)

@@ -16,6 +16,7 @@ from django.contrib.auth.models import Group
 from django.db import connection
 
 from pgqueue.database.connections import connect
+from pgqueue.engine import cancel
 from pgqueue.models import History, Message, Worker
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task
@@ -403,6 +404,46 @@ class TestRetiring:
             eventually(lambda: History.objects.count() == 2, within=20)
             eventually(lambda: first not in pids())
         assert set(History.objects.values_list("attempt", flat=True)) == {1}
+
+    def test_it_writes_down_what_another_transaction_has_locked(self) -> None:
+        result = jobs.sleep_and_sign.enqueue(0.3)
+        with (
+            worker("--processes", "1", "--max-tasks", "1") as process,
+            closing(connect("default", name="test")) as operator,
+        ):
+            (first,) = serve(1)
+            eventually(began)
+            with operator.transaction(force_rollback=True):
+                cancel.cancel(operator, [int(result.id)])
+                eventually(lambda: "another takes its place" in process.log)
+                # Longer than it waits for an ending that a trigger refuses.
+                time.sleep(3)
+                assert first in pids()
+            eventually(lambda: first not in pids())
+
+        message = History.objects.get()
+        assert (message.outcome, message.attempt, message.lost) == ("succeeded", 1, 0)
+
+    def test_it_hands_back_at_once_what_was_locked_for_a_moment(self) -> None:
+        # Where many have ended, more are claimed than begin.
+        jobs.add.enqueue_many([(1,)] * 50)
+        *_, third = jobs.sleep_and_sign.enqueue_many([(60,), (1.5,), (60,)])
+        waits = Message.objects.filter(pk=third.id)
+        with (
+            worker("--threads", "2", "--processes", "1", "--max-tasks", "51") as process,
+            closing(connect("default", name="test")) as operator,
+        ):
+            eventually(lambda: len(began()) == 2)
+            eventually(lambda: waits.get().state == State.RUNNING)
+            first = waits.get().worker_id
+            with operator.transaction(force_rollback=True):
+                cancel.cancel(operator, [int(third.id)])
+                eventually(lambda: "another takes its place" in process.log)
+                eventually(lambda: len(pids()) == 2, within=20)
+
+            eventually(lambda: waits.get().worker_id != first)
+
+        assert waits.get().lost == 0
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from functools import partial
+from subprocess import TimeoutExpired
 
 import psycopg
 import pytest
@@ -396,6 +397,42 @@ class TestAskedToStopBesideACancelThatIsOpen:
 
         message = History.objects.get()
         assert (message.outcome, message.attempt) == (Outcome.SUCCEEDED, 1)
+
+    def test_it_waits_as_long_as_the_grace_period_to_write_down_what_ended(self) -> None:
+        result = jobs.sleep.enqueue(0.3, "first")
+        with (
+            worker("--threads", "1", "--grace", "20") as process,
+            closing(connect("default", name="test")) as operator,
+        ):
+            eventually(began)
+            with operator.transaction(force_rollback=True):
+                cancel.cancel(operator, [int(result.id)])
+                eventually(lambda: "first ended" in names())
+                process.signal(SIGTERM)
+                with pytest.raises(TimeoutExpired):
+                    process.exit_status(within=4)
+
+            assert process.exit_status() == 0
+
+        message = History.objects.get()
+        assert (message.outcome, message.attempt) == (Outcome.SUCCEEDED, 1)
+
+    def test_it_hands_back_a_run_that_it_has_given_up_and_that_ends_by_itself(self) -> None:
+        result = jobs.nap.enqueue(60, "first")
+        with (
+            worker("--async", "1", "--grace", "0.2") as process,
+            closing(connect("default", name="test")) as operator,
+        ):
+            eventually(began)
+            with operator.transaction(force_rollback=True):
+                cancel.cancel(operator, [int(result.id)])
+                process.signal(SIGTERM)
+                eventually(lambda: "cleaned up" in process.log)
+
+            assert process.exit_status() == 0
+
+        message = Message.objects.get()
+        assert (message.state, message.failures, message.lost) == (State.READY, 0, 0)
 
 
 def has_handed_back() -> bool:

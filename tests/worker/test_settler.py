@@ -761,6 +761,36 @@ def test_what_is_closed_already_makes_room_at_once(
     assert (leases.all(), made_room, settler.is_done()) == ([], [True], True)
 
 
+def test_a_run_that_was_given_up_and_ends_stays_leased_until_it_is_handed_back(
+    settler: Settler, leases: Leases, leased: Any
+) -> None:
+    (given_up,) = leased(1)
+    given_up.given_up = True
+
+    settler.put(given_up, Closed())
+
+    assert leases.all() == [given_up]
+
+
+def test_it_waits_where_the_database_is_slow_or_a_row_is_locked_and_not_for_a_trigger(
+    settler: Settler, operator: Connection, leased: Any
+) -> None:
+    locked, refused = leased(2)
+    put(settler, locked, refused)
+    queued = settler.is_waiting
+    with (
+        refusing(operator, "pgqueue_message", f"OLD.id = {refused.claim.id}", "UPDATE OR DELETE"),
+        operator.transaction(),
+    ):
+        cancel.cancel(operator, [locked.claim.id])
+        settler.tick()
+        beside_a_lock = settler.is_waiting
+    eventually(lambda: (settler.tick(), len(settler._unwritten) == 1)[1])
+
+    assert (queued, beside_a_lock) == (True, True)
+    assert not (settler.is_waiting or settler.is_done())
+
+
 def test_what_is_claimed_again_as_soon_as_it_was_handed_back_was_not_lost(
     settler: Settler,
     leased: Callable[..., list[LeasedMessage]],

@@ -18,6 +18,7 @@ from pgqueue.database import forking
 from pgqueue.database.connections import Session
 from pgqueue.database.django_connections import forget_queries
 from pgqueue.database.migration_check import lack_of
+from pgqueue.threads.wakeup import Nudge
 from pgqueue.values.escaping import logger_of
 
 NO_NAP = timedelta()
@@ -66,7 +67,7 @@ class Service(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name=type(self).__name__.lower(), daemon=True)
         self._stopping = threading.Event()
-        self._nudge = threading.Event()
+        self._nudge = Nudge()
         self._again = threading.Event()
         self._failures = 0
         self._back_by = math.inf
@@ -175,7 +176,7 @@ class Service(threading.Thread):
             self._session.cut()
 
     def wake(self) -> None:
-        """End the nap, unless it is a nap after a failure."""
+        """End the nap, unless it is a nap after a failure. A task's thread may call this."""
         self._nudge.set()
 
     def try_again(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import selectors
 import socket
 from contextlib import suppress
+from threading import Lock
 from typing import Protocol
 
 # poll() needs no file descriptor of its own: a process that has none left can still wait.
@@ -16,6 +17,41 @@ class HasFileno(Protocol):
 
     def fileno(self) -> int:
         """Return its file descriptor."""
+
+
+class Nudge:
+    """Ends the wait of one thread that waits for nothing else, as `threading.Event` does.
+
+    The timeout of a task may interrupt its thread anywhere in Python code. In the midst of
+    `Event.set()` it would leave the event locked for ever. Nothing interrupts the release of a
+    plain lock.
+    """
+
+    def __init__(self) -> None:
+        self._unset = Lock()
+        self._unset.acquire()
+
+    def set(self) -> None:
+        """End the wait, or the next one if the thread does not wait now."""
+        if self._unset.locked():
+            with suppress(RuntimeError):  # another thread has set it
+                self._unset.release()
+
+    def wait(self, timeout: float) -> None:
+        """Wait until it is set, and clear it; or until the time is over.
+
+        Args:
+            timeout: in seconds; at least 0.
+        """
+        self._unset.acquire(timeout=timeout)
+
+    def clear(self) -> None:
+        """Forget that it was set."""
+        self._unset.acquire(blocking=False)
+
+    def is_set(self) -> bool:
+        """Return whether the next wait will end at once."""
+        return not self._unset.locked()
 
 
 class Wakeup:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from contextlib import suppress
 from datetime import timedelta
 from threading import Lock
 
@@ -65,7 +64,6 @@ class StepRecorder(Service):
         # statement releases it for certain.
         self._writing = Lock()
         self._waiting: deque[_Waiting] = deque()
-        self._come = Lock()
         self._starting = Lock()
         self._is_idle = False
         self._has_finished = False
@@ -129,19 +127,6 @@ class StepRecorder(Service):
                 time.sleep(GATHER)
         self._is_idle = True
         return NO_NAP if self._waiting else FOREVER
-
-    def rest(self, nap: timedelta) -> None:
-        """Nap until a step waits."""
-        self._come.acquire(timeout=nap.total_seconds())
-
-    def wake(self) -> None:
-        """End the nap.
-
-        A timeout may interrupt a thread in here, too. In the midst of `Event.set()` it would leave
-        the event locked for ever; nothing interrupts the release of a plain lock.
-        """
-        with suppress(RuntimeError):  # it is released already
-            self._come.release()
 
     def _take(self) -> list[_Waiting]:
         """Return as many waiting steps as a statement should carry."""

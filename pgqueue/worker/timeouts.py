@@ -96,8 +96,8 @@ class Timeouts(Service):
         """
         thread = threading.get_ident()
         run = _TimedRun(leased, deadline, thread, error, is_final=is_final)
-        self._watch(run)
         try:
+            self._watch(run)  # here: another limit of the run may strike in it
             yield
         finally:
             with self._lock:
@@ -110,8 +110,8 @@ class Timeouts(Service):
     def outlived(self, leased: LeasedMessage, deadline: float) -> Iterator[None]:
         """Give the lease up if the block does not end by itself soon after its deadline."""
         run = _TimedRun(leased, deadline + CLEANING_UP, None)
-        self._watch(run)
         try:
+            self._watch(run)  # here: another limit of the run may strike in it
             yield
         finally:
             with self._lock:
@@ -134,10 +134,10 @@ class Timeouts(Service):
         """
         bound = _Bound(leased, deadline, None if due is None else due + CLEANING_UP, late)
         leased.is_bounded = True
-        with self._lock:
-            self._bounds.add(bound)
-        self.wake()
         try:
+            with self._lock:
+                self._bounds.add(bound)
+            self.wake()
             yield
         finally:
             with self._lock:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
 
 from pgqueue.duties.service import Duties
 from pgqueue.engine.notifications import DUE_EARLIER
-from pgqueue.threads.wakeup import Wakeup
+from pgqueue.threads.wakeup import Nudge, Wakeup
 
 
 class FetcherWakeup:
@@ -47,8 +46,8 @@ class HeartbeatWakeup:
     """
 
     def __init__(self) -> None:
-        self.nudge = threading.Event()
-        """The event that the heartbeat naps on."""
+        self.nudge = Nudge()
+        """Ends the nap of the heartbeat."""
         self._is_requested = False
 
     def request_look(self) -> None:

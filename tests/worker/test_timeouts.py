@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from datetime import timedelta
+from functools import partial
+from itertools import count
 from time import monotonic
+from types import FrameType
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -114,3 +121,47 @@ def test_a_limit_leaves_no_error_for_which_python_looks(leased: LeasedMessage) -
             assert traced() == "ended"
         finally:
             sys.settrace(before)
+
+
+@pytest.mark.parametrize("way", ["limit", "bounded", "outlived"])
+def test_a_limit_that_strikes_while_another_begins_leaves_the_service_working(
+    leased: LeasedMessage, way: str
+) -> None:
+    timeouts = Timeouts()
+    timeouts.start()
+    more = {"late": Mock()} if way == "bounded" else {}
+    begin = partial(getattr(timeouts, way), leased, monotonic() + 60, **more)
+
+    striking = threading.Thread(target=strike_at_each_step, args=[begin], daemon=True)
+    striking.start()
+    striking.join(10)
+
+    assert not striking.is_alive()
+    assert (timeouts._runs, timeouts._bounds, leased.is_bounded) == (set(), set(), False)
+    timeouts.stop()
+    assert timeouts.stopped(timedelta(seconds=5))
+
+
+def strike_at_each_step(begin: Callable[[], AbstractContextManager[None]]) -> None:
+    """Enter a block once for each step in `wake()`, and raise Soon at this step."""
+    for number in count(1):
+        left = number
+
+        def trace(frame: FrameType | None, event: str, argument: object) -> Any:
+            nonlocal left
+            caller = frame
+            while caller and caller.f_code is not Timeouts.wake.__code__:
+                caller = caller.f_back
+            left -= caller is not None
+            if not left:
+                raise Soon
+            return trace
+
+        sys.settrace(trace)
+        try:
+            with suppress(Soon), begin():
+                sys.settrace(None)
+        finally:
+            sys.settrace(None)
+        if left:
+            return

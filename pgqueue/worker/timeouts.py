@@ -153,7 +153,9 @@ class Timeouts(Service):
         """Interrupt the runs whose time is over; return the time until the next deadline."""
         with self._lock:
             now = time.monotonic()
-            for run in [run for run in self._runs if run.deadline <= now]:
+            late = [run for run in self._runs if run.deadline <= now]
+            # An error replaces one that its thread has not raised yet: the final one must stay.
+            for run in sorted(late, key=lambda run: run.is_final):
                 self._runs.discard(run)
                 run.leased.overdue = run.leased.overdue or run.is_final
                 if run.thread is not None:

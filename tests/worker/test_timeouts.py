@@ -105,6 +105,34 @@ def test_a_limit_that_is_not_the_last_leaves_the_lease_alone(leased: LeasedMessa
     assert leased.overdue
 
 
+def test_of_two_limits_that_are_over_at_once_the_last_is_raised(leased: LeasedMessage) -> None:
+    timeouts = Timeouts()
+    begun, ticked = threading.Lock(), threading.Lock()
+
+    def tick() -> None:
+        begun.acquire()
+        timeouts.tick()
+        ticked.release()
+
+    for _ in range(20):
+        begun.acquire()
+        ticked.acquire()
+        ticking = threading.Thread(target=tick)
+        ticking.start()
+        with (
+            pytest.raises(TaskTimeout) as raised,
+            timeouts.limit(leased, monotonic()),
+            timeouts.limit(leased, monotonic(), Soon, is_final=False),
+        ):
+            begun.release()
+            ticked.acquire()  # in C: no error is raised before both are set
+            sum(range(100_000))
+        ticking.join()
+        begun.release()
+        ticked.release()
+        assert raised.type is TaskTimeout
+
+
 def test_a_limit_leaves_no_error_for_which_python_looks(leased: LeasedMessage) -> None:
     """A traced function of Python 3.11 never begins, while an error is pending in any thread."""
     timeouts = Timeouts()

@@ -92,6 +92,7 @@ class Worker:
         self._watchdog.watch(*self._services, self._listener, self._main_session, *executors)
         self._until = inf
         self._busy_at = monotonic()
+        self._well_until = -inf
         # Last: its thread would go on if a later step failed.
         self._deadline = Deadline(shared.leases, shared.shutdown)
 
@@ -304,8 +305,18 @@ class Worker:
         """Wait for the runs, as long as there is time."""
         while self._has_time() and not self._have_ended(pipeline):
             self._settle_overrun(pipeline)
-            self._requests.wait(timedelta(milliseconds=5))
+            self._rest(timedelta(milliseconds=5))
         self._settle_overrun(pipeline)
+
+    def _rest(self, nap: timedelta) -> None:
+        """Wait for a request to stop. Until there is one, tell that the process is well.
+
+        The watchdog tells it before, but an overrun ends the watchdog.
+        """
+        if not self._requests.count and monotonic() >= self._well_until:
+            self._well_until = monotonic() + LOOK.total_seconds()
+            self._wellness.say_well()
+        self._requests.wait(nap)
 
     def _have_ended(self, pipeline: Pipeline) -> bool:
         """Return whether all runs have ended, except the stuck ones."""
@@ -324,10 +335,10 @@ class Worker:
         soon = monotonic() + (LAST_WORDS / 2).total_seconds()
         while not pipeline.settler.is_done() and monotonic() < soon:
             pipeline.settler.try_again()
-            self._requests.wait(timedelta(milliseconds=5))
+            self._rest(timedelta(milliseconds=5))
         while pipeline.settler.is_waiting and self._has_time():
             pipeline.settler.try_again()
-            self._requests.wait(AGAIN)
+            self._rest(AGAIN)
         self._hurry(LAST_WORDS)
 
     def _give_up(self, pipeline: Pipeline) -> None:

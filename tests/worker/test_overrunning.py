@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,6 +87,20 @@ class TestASingleProcess:
         beside.refresh()
         stuck.refresh()
         assert (beside.status, stuck.status) == (Outcome.SUCCEEDED, State.DEAD)
+
+    def test_is_well_as_long_as_it_gives_the_others_time(self, tmp_path: Path) -> None:
+        beside = jobs.sleep.enqueue(60)
+        stuck = jobs.receive.enqueue()
+        alive = tmp_path / "alive"
+        options = ("--threads", "2", "--grace", "20", "--liveness-file", str(alive))
+        with starting(*options):
+            eventually(lambda: has_failed(stuck), within=20)
+            alive.unlink()
+
+            eventually(alive.exists)
+
+            beside.refresh()
+            assert beside.status == State.RUNNING
 
 
 def test_one_that_ends_by_itself_after_its_hard_timeout_is_no_success() -> None:

@@ -26,7 +26,14 @@ from pgqueue.worker.pool import PooledWorker, WorkerPool
 from pgqueue.worker.report import Gathered, Reports, WorkerSnapshot
 from pgqueue.worker.rescuer import Rescuer
 from pgqueue.worker.shutdown import LAST_WORDS
-from pgqueue.worker.stopping import OTHERS, SIGNALS, STACKS, StopRequests, blocked
+from pgqueue.worker.stopping import (
+    OTHERS,
+    SIGNALS,
+    STACKS,
+    StopRequests,
+    blocked,
+    ending_on_signals,
+)
 from pgqueue.worker.unknown_channels import warn_of_unseen
 from pgqueue.worker.watchdog import Watchdog, touch
 
@@ -221,8 +228,9 @@ class Supervisor:
         self._slots = [ProcessSlot() for _ in range(config.processes)]
         self._retiring: list[PooledWorker] = []
         self._is_crowded = False
+        self._session = MainSession(config.database)
         self._rescuer = Rescuer(config.database, duties=config.duties)
-        self._watchdog = Watchdog([self._rescuer, *self._pool.services])
+        self._watchdog = Watchdog([self._session, self._rescuer, *self._pool.services])
         self._gathered = Gathered()
         self._snapshot = WorkerSnapshot(started=0)
         self._looked_at = monotonic()
@@ -243,7 +251,8 @@ class Supervisor:
         self._watchdog.start()
         with self._requests.on_signals(*SIGNALS, on_stacks=self._ask_for_stacks):
             try:
-                self._prepare()
+                with ending_on_signals(*SIGNALS):
+                    self._prepare()
                 for service in (self._rescuer, *self._pool.services):
                     service.start()
                 while self._goes_on():
@@ -284,13 +293,12 @@ class Supervisor:
     def _prepare(self) -> None:
         """Wait for the tables and warn of unseen channels, once for all processes."""
         config = self._config
-        session = MainSession(config.database)
         try:
-            if wait_until_migrated(config.database, session, self._requests, wellness=self):
-                with session.connected() as connection:
+            if wait_until_migrated(config.database, self._session, self._requests, wellness=self):
+                with self._session.connected() as connection:
                     warn_of_unseen(connection, config)
         finally:
-            session.close()
+            self._session.close()
         for slot in self._slots:
             slot.excuse()
 

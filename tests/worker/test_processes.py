@@ -246,6 +246,17 @@ class TestAskedToStop:
 
         assert "Traceback" not in process.log
 
+    def test_with_processes_it_ends_at_once_though_the_tables_are_locked(self) -> None:
+        with closing(connect("default", name="test")) as other, other.transaction():
+            other.execute("LOCK TABLE django_migrations")
+            with starting("--processes", "2", "--channel", "x") as process:
+                eventually(lambda: is_waiting("supervisor"), within=9)
+                process.signal(SIGTERM)
+
+                assert process.exit_status(within=3) == 0
+
+        assert "Traceback" not in process.log
+
     def test_it_ends_in_time_though_the_database_does_not_answer(self) -> None:
         jobs.sleep.enqueue(1.5, "first")
         with worker("--grace", "1.5") as process:

@@ -19,7 +19,8 @@ transaction's number before a statement of this kind, and in the end. Other stat
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, wraps
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -38,6 +39,8 @@ REPORTED = (
 `is_superuser` most changes of the role, too."""
 
 KNOWN_TEXTS = 2000
+LONGEST_KNOWN = 10_000
+"""The longest text, in characters, that is kept with its judgement: a bulk insert has megabytes."""
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _BEFORE = re.compile(rf"(?:\s|\(|{_COMMENT.pattern})*", re.DOTALL)
@@ -72,6 +75,17 @@ _ENDS = re.compile(
     rf"(?!(?:\s|{_COMMENT.pattern}|\b(?:work|transaction)\b)*\bto\b)|prepare\s+transaction\b",
     re.DOTALL,
 )
+
+
+def _remembered(judge: Callable[[str], bool]) -> Callable[[str], bool]:
+    """Keep the judgements of the last texts, except of long ones."""
+    known = lru_cache(KNOWN_TEXTS)(judge)
+
+    @wraps(judge)
+    def judged(text: str) -> bool:
+        return judge(text) if len(text) > LONGEST_KNOWN else known(text)
+
+    return judged
 
 
 def watch(connection: psycopg.Connection[Any]) -> None:
@@ -127,13 +141,13 @@ def is_marked(connection: psycopg.Connection[Any]) -> bool:
     return session is not None and (session.is_marked or session.has_path)
 
 
-@lru_cache(KNOWN_TEXTS)
+@_remembered
 def changes_session(text: str) -> bool:
     """Return whether these statements may change the session beyond their transaction."""
     return any(map(_is_lasting, text.split(";")))
 
 
-@lru_cache(KNOWN_TEXTS)
+@_remembered
 def sets_only_path(text: str) -> bool:
     """Return whether the search_path is the only lasting change that these statements make."""
     return all(
@@ -161,7 +175,7 @@ def _lasts(text: str) -> bool:
     return bool(_LASTING.search(_SET_LOCALLY.sub("", text)))
 
 
-@lru_cache(KNOWN_TEXTS)
+@_remembered
 def may_end_transaction(text: str) -> bool:
     """Return whether any statement seems to end its transaction."""
     return any(map(ends_transaction, text.split(";")))

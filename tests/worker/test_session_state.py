@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 import pytest
 from django.db import connection, transaction
 
 from pgqueue.database import guard, session_state
-from pgqueue.database.session_state import changes_session
+from pgqueue.database.session_state import (
+    LONGEST_KNOWN,
+    changes_session,
+    may_end_transaction,
+    sets_only_path,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,3 +87,19 @@ def test_a_session_is_looked_at_until_the_call_has_ended_or_failed(error: Any) -
         assert session_state._sessions[own].kept is None
     finally:
         connection.close()
+
+
+class Text(str):
+    """A text that can be looked for later."""
+
+
+@pytest.mark.parametrize("judge", [changes_session, sets_only_path, may_end_transaction])
+def test_a_long_text_is_not_kept(judge: Callable[[str], bool]) -> None:
+    short, long = Text("SELECT 'a text'"), Text("SELECT 1" + " " * LONGEST_KNOWN)
+    texts = ref(short), ref(long)
+
+    judge(short)
+    judge(long)
+    del short, long
+
+    assert [text() is not None for text in texts] == [True, False]

@@ -93,8 +93,9 @@ class Deadline:
 
 def exit_at_once(status: int = 0) -> NoReturn:
     """Exit without waiting for threads: their messages were handed back, or the time is over."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BaseException):  # it is None, or nobody reads it any more
+            stream.flush()
     os._exit(status)
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from contextlib import suppress
 from datetime import timedelta
 from time import monotonic
 from unittest.mock import Mock
@@ -50,6 +52,18 @@ def test_it_does_so_though_saying_that_takes_for_ever(
         # Or it would end the tests themselves, once they have their own `_exit` back.
         eventually(lambda: ends == [1, 1])
         signals.worker_cut_short.disconnect(listen)
+
+
+@pytest.mark.parametrize("stream", [None, Mock(flush=Mock(side_effect=BrokenPipeError))])
+def test_a_process_exits_at_once_though_its_output_is_broken(
+    ends: list[int], monkeypatch: pytest.MonkeyPatch, stream: Mock | None
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(sys, "stdout", stream)
+        with suppress(BaseException):
+            deadline.exit_at_once(75)
+
+    assert ends == [75]
 
 
 def test_it_is_never_made_longer(ends: list[int]) -> None:

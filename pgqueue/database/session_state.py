@@ -71,8 +71,9 @@ _SETS_PATH = re.compile(
     r"\s*(%s|%\(\w+\)s|'[^']*')\s*,\s*false\s*\)\s*$"
 )
 _ENDS = re.compile(
-    rf"(commit|end|abort|rollback)\b(?!(?:\s|{_COMMENT.pattern})*prepared\b)"
-    rf"(?!(?:\s|{_COMMENT.pattern}|\b(?:work|transaction)\b)*\bto\b)|prepare\s+transaction\b",
+    # Without backtracking, which would try each way to divide a run of dashes or of comments.
+    rf"(commit|end|abort|rollback)\b(?!(?:\s|{_COMMENT.pattern})*+prepared\b)"
+    rf"(?!(?:\s|{_COMMENT.pattern}|\b(?:work|transaction)\b)*+\bto\b)|prepare\s+transaction\b",
     re.DOTALL,
 )
 

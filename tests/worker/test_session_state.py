@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 from weakref import ref
 
@@ -87,6 +88,14 @@ def test_a_session_is_looked_at_until_the_call_has_ended_or_failed(error: Any) -
         assert session_state._sessions[own].kept is None
     finally:
         connection.close()
+
+
+@pytest.mark.parametrize("comments", ["-" * 34, "/**/" * 23])
+def test_comments_behind_a_commit_are_read_at_once(comments: str) -> None:
+    began = monotonic()
+
+    assert may_end_transaction(f"COMMIT {comments}")
+    assert monotonic() - began < 1
 
 
 class Text(str):

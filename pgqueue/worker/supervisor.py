@@ -390,7 +390,9 @@ class Supervisor:
                 slot.clear()
             elif slot.child and slot.child.status is not None:
                 self._bury(slot.child)
-                if self._config.drain and slot.child.has_ended_well:
+                # A child that retires has not drained the queue. `_bury` may read that just now.
+                is_drained = slot.child.has_ended_well and not slot.child.retires
+                if self._config.drain and is_drained:
                     self._slots.remove(slot)
                 slot.vacate()
         for each in [each for each in self._retiring if each.status is not None]:

@@ -18,6 +18,7 @@ from pgqueue.worker import supervisor
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.parent import WELL, SupervisorPipe
 from pgqueue.worker.supervisor import Child, ProcessSlot, Supervisor
+from pgqueue.worker.report import Reports
 from tests.eventually import eventually
 from tests.hearing import heard
 from tests.system import free_port
@@ -82,6 +83,28 @@ def test_the_next_one_comes_later_only_where_one_died_young(
 
 
 def test_no_more_are_started_while_many_take_their_time_to_end(supervised: Supervisor) -> None:
+@pytest.mark.parametrize("retires", [False, True])
+def test_a_child_that_ends_a_drain_is_replaced_if_its_last_word_was_that_it_retires(
+    supervised: Supervisor, retires: bool
+) -> None:
+    supervised._config = replace(supervised._config, drain=True)
+    last = supervised._slots.pop()
+    child = last.child = Mock(
+        status=0,
+        has_ended_well=True,
+        retires=False,
+        leaves_something=False,
+        reports=Reports(),
+        started_at=monotonic(),
+    )
+    child.listen.side_effect = lambda: setattr(child, "retires", retires)
+    supervised._slots = [last]
+
+    supervised._attend()
+
+    assert supervised._slots == ([last] if retires else [])
+
+
     supervised._retiring = [Mock()] * 3
 
     with (

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import Protocol
 
 # poll() needs no file descriptor of its own: a process that has none left can still wait.
-_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 class HasFileno(Protocol):
@@ -86,7 +86,7 @@ class Wakeup:
             The readable ones of `others`, and this wake-up if it was set. It is cleared then:
             what is set from now on ends the next wait.
         """
-        with _Selector() as selector:
+        with Selector() as selector:
             for each in (self, *others):
                 selector.register(each, selectors.EVENT_READ)
             ready = [key.fileobj for key, _ in selector.select(timeout)]

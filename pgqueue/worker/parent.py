@@ -11,6 +11,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Protocol
 
+from pgqueue.threads.wakeup import Selector
+
 REQUEST = b"stop"
 """The supervisor's only message: a request to stop."""
 WELL = b"well"
@@ -76,7 +78,7 @@ class SupervisorPipe:
 
         Any thread may call this.
         """
-        with suppress(OSError), self._saying, selectors.DefaultSelector() as selector:
+        with suppress(OSError), self._saying, Selector() as selector:
             selector.register(self._pipe, selectors.EVENT_WRITE)
             if selector.select(0):
                 self._pipe.send_bytes(message)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -17,8 +18,8 @@ from pgqueue import signals
 from pgqueue.worker import supervisor
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.parent import WELL, SupervisorPipe
-from pgqueue.worker.supervisor import Child, ProcessSlot, Supervisor
 from pgqueue.worker.report import Reports
+from pgqueue.worker.supervisor import Child, ProcessSlot, Supervisor
 from tests.eventually import eventually
 from tests.hearing import heard
 from tests.system import free_port
@@ -82,7 +83,6 @@ def test_the_next_one_comes_later_only_where_one_died_young(
     assert (slot.fill_at > monotonic()) == pauses
 
 
-def test_no_more_are_started_while_many_take_their_time_to_end(supervised: Supervisor) -> None:
 @pytest.mark.parametrize("retires", [False, True])
 def test_a_child_that_ends_a_drain_is_replaced_if_its_last_word_was_that_it_retires(
     supervised: Supervisor, retires: bool
@@ -105,6 +105,7 @@ def test_a_child_that_ends_a_drain_is_replaced_if_its_last_word_was_that_it_reti
     assert supervised._slots == ([last] if retires else [])
 
 
+def test_no_more_are_started_while_many_take_their_time_to_end(supervised: Supervisor) -> None:
     supervised._retiring = [Mock()] * 3
 
     with (
@@ -181,6 +182,21 @@ def test_a_process_that_says_nothing_for_a_while_is_not_taken_to_be_well() -> No
 
     assert (at_first, spoken, child.is_well) == (False, True, False)
     child.leave()
+    its.close()
+
+
+def test_a_process_without_free_files_still_says_that_it_is_well() -> None:
+    ours, its = multiprocessing.Pipe()
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        has_said = SupervisorPipe(its).say(WELL)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+    assert has_said
+    assert ours.recv_bytes() == WELL
+    ours.close()
     its.close()
 
 

@@ -41,9 +41,9 @@ class Nudge:
         """Wait until it is set, and clear it; or until the time is over.
 
         Args:
-            timeout: in seconds; at least 0.
+            timeout: in seconds.
         """
-        self._unset.acquire(timeout=timeout)
+        self._unset.acquire(timeout=max(0.0, timeout))
 
     def clear(self) -> None:
         """Forget that it was set."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 from django import forms
@@ -24,6 +24,7 @@ from pgqueue.admin.fields import JSONTextField
 from pgqueue.admin.links import page_url
 from pgqueue.admin.signal_form import SignalForm
 from pgqueue.admin.steps import Link, durable_task, known_task, steps_of, url_of
+from pgqueue.codec.json_text import with_decimals
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.durable.seen import SeenSteps
@@ -50,6 +51,7 @@ class ArgumentsForm(forms.Form):
         label=gettext_lazy("Other arguments"),
         required=False,
         help_text=gettext_lazy('As a payload: {"args": [7], "kwargs": {}}. Empty: its own.'),
+        parse_float=Decimal,
     )
 
     def clean_arguments(self) -> dict[str, Any] | None:
@@ -314,7 +316,8 @@ def _decoded(task: Any, payload: Any) -> Any:
         UnreadablePayload, InvalidArguments: they do not fit the task.
         ObjectDoesNotExist: the row of a model instance is gone.
     """
-    return scheduling.arguments(task, json.dumps(payload["args"]), json.dumps(payload["kwargs"]))
+    args, kwargs = with_decimals(payload["args"]), with_decimals(payload["kwargs"])
+    return scheduling.arguments(task, args, kwargs)
 
 
 def _page_of(message: Any) -> str:

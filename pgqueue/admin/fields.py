@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -50,6 +51,12 @@ class JSONTextField(forms.JSONField):
 
     widget = FewLines
 
+    def __init__(
+        self, *args: Any, parse_float: Callable[[str], Any] = float, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self._parse_float = parse_float
+
     def to_python(self, value: Any) -> Any:
         """Return the value of a text.
 
@@ -59,7 +66,9 @@ class JSONTextField(forms.JSONField):
         if isinstance(value, str) and value not in self.empty_values:
             try:
                 _read(value)
-            except (TypeError, ValueError) as error:
+                if self._parse_float is not float:
+                    return json.loads(value, parse_float=self._parse_float)
+            except (TypeError, ValueError, ArithmeticError) as error:
                 raise ValidationError(f"{self.error_messages['invalid']} {error}") from error
         return super().to_python(value)
 
@@ -79,6 +88,8 @@ class JSONTextField(forms.JSONField):
                 _read(data)
         except (TypeError, ValueError):
             return InvalidJSONInput(data)
+        if self._parse_float is not float:
+            return InvalidJSONInput(data)  # with all digits of its numbers
         return super().bound_data(data, initial)
 
 

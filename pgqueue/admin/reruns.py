@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from pgqueue.admin.base import QueueAdmin
 from pgqueue.admin.operations import MessageOperation, ask, operate
 from pgqueue.engine.operate import BATCH, Operated
-from pgqueue.exceptions import ChannelFull, InvalidArguments
+from pgqueue.exceptions import ChannelFull
 from pgqueue.models import History
 from pgqueue.operating.reruns import rerun_each
 
@@ -25,9 +25,7 @@ LOOK_FOR = 1.0
 
 
 def rerun_all(rows: QuerySet[History]) -> Operated:
-    """Enqueue messages once more, in the order of their ids.
-
-    Messages of a full channel are skipped, and those whose parents' results are gone.
+    """Enqueue messages once more, in the order of their ids; skip messages of a full channel.
 
     Returns:
         The ids of the messages that have a rerun.
@@ -36,7 +34,7 @@ def rerun_all(rows: QuerySet[History]) -> Operated:
     # An error undoes all of them: the user is told that none was enqueued, and may try again.
     with transaction.atomic(using=rows.db):
         for id in rows.order_by("pk").values_list("pk", flat=True):
-            with suppress(ChannelFull, InvalidArguments):
+            with suppress(ChannelFull):
                 again = rerun_each([id], database=rows.db)
                 done |= {earlier for earlier, new in again if new is not None}
     return Operated(frozenset(done))

@@ -14,6 +14,7 @@ from django.utils.translation import gettext as _
 
 from pgqueue.admin.fields import FewLines, JSONTextField
 from pgqueue.codec.encoding import ANYTHING, Hint
+from pgqueue.codec.scalars import as_number
 from pgqueue.tasks.signalling import NAME_BYTES
 from pgqueue.values.names import as_text
 
@@ -116,7 +117,7 @@ def _form_field(name: str, annotation: Any, default: Any) -> forms.Field:
     if default not in (MISSING, None) and not isinstance(default, Enum):
         options["initial"] = default
     if annotation is Any:
-        return JSONTextField(**options, help_text=_("JSON; empty: nothing."))
+        return JSONTextField(**options, help_text=_("JSON; empty: nothing."), parse_float=as_number)
     if annotation is bool:
         return forms.BooleanField(**options)
     if choices := _choices(annotation):

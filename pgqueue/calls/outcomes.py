@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -150,7 +150,7 @@ class Closed:
 
     delay: timedelta = timedelta()
     """After which it is due again, if it was settled so."""
-    written: Ending | None = None
+    written: Ending | None = field(default=None, compare=False)
     """The ending that was written with the effects of the run; None: there is none."""
     word: ClassVar[str] = "closed"
     error: ClassVar[None] = None

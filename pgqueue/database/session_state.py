@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import lru_cache, wraps
+from hashlib import blake2b
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -40,7 +41,8 @@ REPORTED = (
 
 KNOWN_TEXTS = 2000
 LONGEST_KNOWN = 10_000
-"""The longest text, in characters, that is kept with its judgement: a bulk insert has megabytes."""
+"""The longest text, in characters, that is kept with its judgement: a bulk insert has megabytes. Of
+a longer one, the digest is kept."""
 
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 _BEFORE = re.compile(rf"(?:\s|\(|{_COMMENT.pattern})*", re.DOTALL)
@@ -78,13 +80,36 @@ _ENDS = re.compile(
 )
 
 
+class _LongText:
+    """A text that is known by its digest, and kept only until it is judged."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+    def __hash__(self) -> int:
+        return hash(self._digest)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _LongText) and self._digest == other._digest
+
+
 def _remembered(judge: Callable[[str], bool]) -> Callable[[str], bool]:
-    """Keep the judgements of the last texts, except of long ones."""
-    known = lru_cache(KNOWN_TEXTS)(judge)
+    """Keep the judgements of the last texts."""
+
+    @lru_cache(KNOWN_TEXTS)
+    def known(text: str | _LongText) -> bool:
+        return judge(text.text if isinstance(text, _LongText) else text)
 
     @wraps(judge)
     def judged(text: str) -> bool:
-        return judge(text) if len(text) > LONGEST_KNOWN else known(text)
+        if len(text) <= LONGEST_KNOWN:
+            return known(text)
+        long = _LongText(text)
+        try:
+            return known(long)
+        finally:
+            long.text = ""
 
     return judged
 

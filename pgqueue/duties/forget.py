@@ -5,6 +5,7 @@ from pgqueue.engine.values import Connection
 
 EVERY = timedelta(hours=1)
 SILENT_FOR = timedelta(days=1)
+SOON = timedelta(seconds=1)
 
 
 class Forget:
@@ -25,9 +26,8 @@ class Forget:
             "staged": 0,
             "run_logs": 0,
             "append_locks": 0,
-            "stretches": 0,
         }
-        self._walked = 0
+        self._walked: int | None = None
 
     def may_run(self, answered_for: timedelta) -> bool:
         """Any process may."""
@@ -35,6 +35,9 @@ class Forget:
 
     def run(self, connection: Connection) -> timedelta:
         """Remove them."""
+        if self._walked is None:
+            # Anywhere: a command does one stretch, and would always do the first.
+            self._walked = run_logs.somewhere(connection)
         run_lines, upto = run_logs.forget(connection, after=self._walked)
         self._walked = upto or 0
         self.did = {
@@ -44,8 +47,7 @@ class Forget:
             "staged": staged.forget(connection),
             "run_logs": run_lines,
             "append_locks": publish.forget_locks(connection, unused_for=SILENT_FOR),
-            "stretches": int(upto is not None),
         }
-        # At once: only this object knows how far it has walked.
-        is_left = upto is not None or self.did["staged"] == staged.FORGOTTEN
-        return timedelta() if is_left else EVERY
+        if upto is not None:
+            return SOON
+        return SOON if self.did["staged"] == staged.FORGOTTEN else EVERY

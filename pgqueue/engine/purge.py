@@ -41,12 +41,20 @@ class PurgeStep(NamedTuple):
 
 
 def bounds(
-    connection: Connection, channel: str, *, keep: int | None, older_than: timedelta | None
+    connection: Connection,
+    channel: str,
+    *,
+    keep: int | None,
+    older_than: timedelta | None,
+    asking: int | None = None,
 ) -> PurgeBounds:
-    """Return the bounds of the waiting messages that are too many or too old."""
-    row = connection.execute(
-        SQL["bounds"], {"channel": channel, "keep": keep, "older_than": older_than}
-    ).fetchone()
+    """Return the bounds of the waiting messages that are too many or too old.
+
+    Args:
+        asking: the age counts from the enqueue of this message; None: from now.
+    """
+    given = {"channel": channel, "keep": keep, "older_than": older_than, "asking": asking}
+    row = connection.execute(SQL["bounds"], given).fetchone()
     return PurgeBounds(*row) if row else PurgeBounds(None, None, None)
 
 

@@ -1,12 +1,13 @@
 -- name: bounds
 -- The newest message; the newest of the channel's waiting messages that has `keep` newer ones; and the time
--- before which messages are too old, by the same clock.
+-- before which messages are too old, by the same clock: from the message that asks for it, or from now on.
 SELECT (SELECT id FROM pgqueue_message ORDER BY id DESC LIMIT 1),
        CASE WHEN %(keep)s::bigint IS NOT NULL THEN (
            SELECT id FROM pgqueue_message
            WHERE channel = %(channel)s AND state IN ('held', 'scheduled', 'ready')
            ORDER BY id DESC OFFSET %(keep)s::bigint LIMIT 1) END,
-       statement_timestamp() - %(older_than)s::interval
+       coalesce((SELECT created_at FROM pgqueue_message WHERE id = %(asking)s), statement_timestamp())
+       - %(older_than)s::interval
 
 -- name: discard
 -- One step of a walk over the table by id, oldest first. The walk resumes behind the last id, so dead rows do

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import randrange
 from typing import NamedTuple
 
 from pgqueue.database.sql_files import load as load_statements
@@ -60,6 +61,12 @@ def load(connection: Cursors, id: int) -> list[StoredLog]:
     with connection.cursor() as cursor:
         cursor.execute(SQL["load"], {"id": id})
         return [StoredLog(*row) for row in cursor.fetchall()]
+
+
+def somewhere(connection: Connection) -> int:
+    """Return a place for the beginning of a walk of `forget`, at random."""
+    first, last = connection.execute(SQL["ends"]).fetchone() or (None, None)
+    return 0 if first is None else randrange(first - 1, last)  # noqa: S311
 
 
 def forget(connection: Connection, *, after: int) -> tuple[int, int | None]:

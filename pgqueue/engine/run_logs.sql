@@ -22,6 +22,9 @@ FROM pgqueue_run_log
 WHERE message_id = %(id)s
 ORDER BY attempt
 
+-- name: ends
+SELECT min(message_id), max(message_id) FROM pgqueue_run_log
+
 -- name: stretch
 -- The last message of the next stretch of the walk; null: the walk is at its end.
 SELECT max(message_id), count(*)

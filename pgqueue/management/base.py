@@ -80,13 +80,13 @@ class QueueCommand(BaseCommand):
             lack = lack_of(error, options.get("database") or settings().database)
             if lack is not None:
                 raise CommandError(str(lack)) from error
-            if _is_of_the_connection(error):
+            if is_of_the_connection(error):
                 said = " ".join(str(error).split())
                 raise CommandError(f"The database is unreachable: {said}") from error
             raise
 
 
-def _is_of_the_connection(error: DatabaseError | psycopg.Error) -> bool:
+def is_of_the_connection(error: Exception) -> bool:
     """Return whether an error says that no connection was made, or that it was lost."""
     found = error.__cause__ if isinstance(error, DatabaseError) else error
     # The server gives a code to each error of a statement. libpq has none for its own errors.

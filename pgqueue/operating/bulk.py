@@ -15,6 +15,7 @@ from typing import Any
 
 from django.apps import apps
 from django.db import transaction
+from django.db.models import Exists, OuterRef
 
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
@@ -26,7 +27,7 @@ from pgqueue.exceptions import Cancel, UnknownOperation
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import failed_with, newest_first
 from pgqueue.listing.waits import waiting_for
-from pgqueue.models import Message, Operation
+from pgqueue.models import History, Message, Operation
 from pgqueue.models.message import MessageQuerySet
 from pgqueue.operating.channels import WAITING
 from pgqueue.operating.searching import matching
@@ -288,7 +289,10 @@ def _start(
     with needing_tables(alias), transaction.atomic(using=alias):
         started = task.using(database=alias, metadata=metadata).enqueue(*args)
         rows = Operation.objects.using(alias)
-        rows.exclude(pk__in=Message.objects.using(alias).values("pk")).delete()
+        messages, ended = Message.objects.using(alias), History.objects.using(alias)
+        # An operation that has ended can still be looked at by its user.
+        lives, has_ended = (Exists(each.filter(pk=OuterRef("pk"))) for each in (messages, ended))
+        rows.filter(~lives, ~has_ended).delete()
         rows.create(message_id=int(started.id), user=known)
     return started
 
@@ -329,13 +333,14 @@ def purge(
     if progress.up_to is None:
         # The limits are computed once: they hold for the messages of the operation's beginning.
         is_trim = older_than is not None or keep is not None
+        age = None if older_than is None else timedelta(seconds=older_than)
         with borrow(context.database) as connection:
-            bounds = purging.bounds(connection, channel, keep=keep, older_than=None)
-        progress.up_to = min((bounds.surplus or 0) if is_trim else newest, newest)
-        if older_than is not None:
             # The age counts from the request: the run may begin hours later.
-            requested_at = Message.objects.using(context.database).get(pk=context.id).created_at
-            progress.before = (requested_at - timedelta(seconds=older_than)).isoformat()
+            bounds = purging.bounds(
+                connection, channel, keep=keep, older_than=age, asking=int(context.id)
+            )
+        progress.up_to = min((bounds.surplus or 0) if is_trim else newest, newest)
+        progress.before = bounds.before.isoformat() if bounds.before else None
     while not progress.has_ended and (progress.place or 0) < newest:
         with transaction.atomic(using=context.database):
             with borrow(context.database) as connection:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 from django.db import connections
 
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
+from pgqueue.exceptions import InvalidArguments
 from pgqueue.operating import bulk
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import Task, find_task, rerunning
@@ -31,12 +33,11 @@ def rerun_each(
 
     Returns:
         An iterator over each id and the id of its rerun; None: the message does not exist, has not
-        ended, no task has its name here, or the import of its task's module fails.
+        ended, no task has its name here, or the import of its task's module fails. Or it takes a
+        result of its flow that is gone, or must not be stored.
 
     Raises:
         ChannelFull: a policy's max_size is reached. Earlier messages stay enqueued.
-        InvalidArguments: a message of a flow takes a result that is gone, or must not be stored.
-            Earlier messages stay enqueued.
     """
     for start in range(0, len(ids), AT_ONCE):
         batch = ids[start : start + AT_ONCE]
@@ -46,10 +47,11 @@ def rerun_each(
                 return
             message = found.get(id)
             task = None if message is None else _task_of(message, database)
-            if message is None or task is None:
-                yield id, None
-            else:
-                yield id, rerunning.rerun(task, message)
+            again = None
+            if message is not None and task is not None:
+                with suppress(InvalidArguments):
+                    again = rerunning.rerun(task, message)
+            yield id, again
 
 
 def _task_of(message: Found, database: str) -> Declaration[..., object] | None:

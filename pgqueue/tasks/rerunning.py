@@ -6,8 +6,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from django.core.exceptions import ObjectDoesNotExist
-from django.db import connections, transaction
+import psycopg
+from django.db import DatabaseError, connections, transaction
 
 from pgqueue.codec.encoding import Returned
 from pgqueue.engine import enqueue as enqueueing
@@ -18,9 +18,6 @@ from pgqueue.exceptions import (
     ChannelFull,
     InvalidArguments,
     InvalidStep,
-    MissingEncryptionKey,
-    ParentFailed,
-    UnreadablePayload,
 )
 from pgqueue.tasks import flow_results
 from pgqueue.tasks.declaration import Declaration
@@ -103,7 +100,8 @@ def _store(
         max_attempts=found.max_attempts,
         run_at=None,
         run_after=None,
-        ordered=found.ordered,
+        # A task that leaves its lane while it waits is not ordered any more then.
+        ordered=found.ordered or (task.ordered and not task.keeps_lane),
     )
     [id] = enqueueing.enqueue(
         connections[task.alias],
@@ -139,10 +137,9 @@ def _payload(task: Declaration[Any, Any], found: Found) -> str:
     try:
         args, kwargs = task.codec.decode(found.payload, results)
         return task.codec.encode(args, kwargs) if taken else found.payload
-    except (
-        *(ParentFailed, UnreadablePayload, MissingEncryptionKey),
-        *(InvalidArguments, ObjectDoesNotExist),
-    ) as error:
+    except (DatabaseError, psycopg.Error):
+        raise
+    except Exception as error:  # also of a parent's module, as it is imported
         raise InvalidArguments(
             f"{found.task} #{found.id} can't be enqueued once more with its own arguments: "
             f"{str(error).rstrip('.')}. Give it other ones: args=, kwargs=."

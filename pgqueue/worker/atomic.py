@@ -38,6 +38,9 @@ from pgqueue.worker.settler import (
 
 logger = logger_of(__name__)
 
+LONGER = "2s"
+"""How long a pause waits for a lock after the commit: what follows a failure would not pause."""
+
 GONE = (NotBegun, TransactionLost)
 """Errors after which nothing can be written in the transaction."""
 
@@ -210,7 +213,7 @@ class AtomicRun:
         def store() -> None:
             with connection.transaction():
                 connection.execute(ISOLATE["read committed"])
-                wait_at_most(connection, PATIENCE)
+                wait_at_most(connection, LONGER)
                 settle.pause(connection, pauses)
 
         self._after_commit(store, what="the pause by RateLimited")

@@ -255,6 +255,10 @@ class Settler(Service):
         verb, _ = VERBS[type(batch[0][1])]
 
         def some(part: Sequence[Ended]) -> list[Ended]:
+            # Some of them may be written: a lane commits by itself.
+            part = [
+                each for each in part if each[0] in self._unwritten and each[0] not in self._refused
+            ]
             if not part:
                 verb(self._session.connection, [])
                 return []

@@ -313,7 +313,8 @@ class Worker:
 
         The watchdog tells it before, but an overrun ends the watchdog.
         """
-        if not self._requests.count and monotonic() >= self._well_until:
+        is_alone = not self._watchdog.is_alive()
+        if is_alone and not self._requests.count and monotonic() >= self._well_until:
             self._well_until = monotonic() + LOOK.total_seconds()
             self._wellness.say_well()
         self._requests.wait(nap)
@@ -336,7 +337,9 @@ class Worker:
         while not pipeline.settler.is_done() and monotonic() < soon:
             pipeline.settler.try_again()
             self._rest(timedelta(milliseconds=5))
-        while pipeline.settler.is_waiting and self._has_time():
+        # Also a process that retires, whose runs have no limit: others wait for its place.
+        until = monotonic() + self._config.grace.total_seconds()
+        while pipeline.settler.is_waiting and self._has_time() and monotonic() < until:
             pipeline.settler.try_again()
             self._rest(AGAIN)
         self._hurry(LAST_WORDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.test import Client
 from django.utils.html import strip_tags
 
+from pgqueue import task
 from pgqueue.durable import signal
 from pgqueue.models import History, Message, Step, StoredSignal
 from pgqueue.operating import bulk
@@ -19,6 +21,11 @@ from tests.admin.acting import HISTORY, MESSAGES, act, told
 from tests.durable import tasks
 
 pytestmark = pytest.mark.django_db
+
+
+@task
+def pay(amount: Decimal) -> str:
+    return str(amount)
 
 
 @pytest.fixture(autouse=True)
@@ -376,6 +383,16 @@ class TestARerun:
         assert LogEntry.objects.get().object_id == str(result.id)
         run_all(raise_errors=True)
         assert History.objects.get(pk=again.pk).result == 9
+
+    def test_keeps_the_digits_of_other_arguments(self, operator: Client) -> None:
+        result = pay.enqueue(Decimal(1))
+        run_all(raise_errors=True)
+        digits = "1.234567890123456789"
+
+        operator.post(f"{HISTORY}{result.id}/rerun/", {"arguments": f'{{"args": [{digits}]}}'})
+
+        [again] = run_all(raise_errors=True)
+        assert again.return_value == digits
 
     def test_is_shown_on_the_page_of_the_message_that_was_run_before(
         self, operator: Client

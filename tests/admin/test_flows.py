@@ -16,6 +16,7 @@ from pgqueue import Channel, flow
 from pgqueue.engine import flow_graph
 from pgqueue.engine.flows import LATCH
 from pgqueue.models import Flow, History, Message
+from pgqueue.operating import bulk
 from pgqueue.states import State
 from pgqueue.testing import run_all
 from tests import flow_jobs as jobs
@@ -378,6 +379,10 @@ class TestOperating:
         assert client.get(path, {"json": 1}).json()["said"] == "It waits for a worker."
         assert "The message that does it" not in response.content.decode()
         assert client.post(path, follow=True).context["told"]["is_over"]  # type: ignore[attr-defined]
+
+        bulk.start("cancel", bulk.Filter(channel="none"), newest=0)
+
+        assert client.get(path).status_code == 200
 
     def test_of_a_large_one_it_is_said_how_far_it_was_counted(
         self, queue: Connection, operator: Client, monkeypatch: pytest.MonkeyPatch

@@ -112,6 +112,19 @@ class TestARerun:
         ]
         assert stored == [is_ordered] * 2
 
+    def test_is_ordered_also_of_a_message_that_has_left_its_lane_to_wait(self) -> None:
+        @durable(key="k", ordered=True, keeps_lane=False)
+        def works(run: DurableContext) -> None:
+            run.sleep(60)
+
+        result = works.enqueue()
+        run_all()
+
+        again = [result.rerun(), result.fork(after=None)]
+
+        assert not Message.objects.get(id=int(result.id)).ordered
+        assert all(Message.objects.get(id=int(each.id)).ordered for each in again)
+
     @pytest.mark.parametrize(
         "given", [{"args": [1, 2, 3]}, {"args": []}, {"kwargs": {"other": 1}}, {"args": [object()]}]
     )

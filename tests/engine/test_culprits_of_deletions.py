@@ -69,7 +69,7 @@ class TestWhatIsForgotten:
             duty.run(connection)
 
         did = {"workers": 3, "readers": 3, "waiters": 3, "staged": 3}
-        assert duty.did == {**did, "run_logs": 0, "append_locks": 0, "stretches": 0}
+        assert duty.did == {**did, "run_logs": 0, "append_locks": 0}
         assert Worker.objects.get().id == workers[1]
         assert Reader.objects.get().id == own[1]
         assert one(connection, "SELECT message_id FROM pgqueue_waiter") == (2,)

@@ -54,6 +54,21 @@ def test_a_group_without_a_handler_has_one_partition_from_now_on() -> None:
     assert positions() == [1]
 
 
+def test_a_module_that_can_not_be_imported_is_named_and_needs_no_import_for_a_database(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said("make", "billing")
+
+    def fails(name: str) -> None:
+        raise SyntaxError("an odd quote")
+
+    monkeypatch.setattr(pgqueue_group, "find_consumer", fails)
+
+    with pytest.raises(CommandError, match="SyntaxError: an odd quote"):
+        said("resume", "billing")
+    assert said("--database", "default", "resume", "billing") == "Resumed 0 partitions."
+
+
 @pytest.mark.django_db(databases=["default", "second"])
 @pytest.mark.parametrize(
     "words", [("make", "billing"), ("reset", "billing", "0"), ("resume", "billing")]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
+import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError
 
-from pgqueue import Channel, TaskResult
+from pgqueue import Channel, TaskResult, flow
 from pgqueue.engine.lookup import Found
 from pgqueue.management.commands import pgqueue_rerun
 from pgqueue.models import History, Message
@@ -87,7 +88,8 @@ class TestIds:
 
         assert called.out.startswith("1 enqueued once more (#")
         assert called.out.endswith(
-            "), 4 not found, not ended, or of a task that is not known here.\n"
+            "), 4 not found, not ended, of a task that is not known here, or of a flow whose "
+            "results are gone.\n"
         )
         assert called.status == 1
         assert Message.objects.exclude(pk__in=(live.id, operation.id)).count() == 1
@@ -288,7 +290,6 @@ class TestAFilter:
     ) -> None:
         ids = ended(1, 2, 3, 4)
         real = rerunning.rerun
-        expected = CommandError if isinstance(error, OperationalError) else OSError
 
         def fails_at_the_third(task: Any, found: Found) -> int:
             if found.id == ids[2]:
@@ -297,7 +298,7 @@ class TestAFilter:
 
         with (
             patch.object(rerunning, "rerun", fails_at_the_third),
-            pytest.raises(expected, match=str(error)),
+            pytest.raises(type(error), match=str(error)),
         ):
             call_command("pgqueue_rerun", "--all")
 
@@ -312,6 +313,35 @@ class TestAFilter:
             called = call("pgqueue_rerun", "--all", "--format=json")
 
         assert (called.json["done"], called.json["unchanged"]) == (0, len(ids))
+
+    def test_leaves_out_a_message_of_a_flow_whose_results_are_gone(self) -> None:
+        with flow("sums") as f:
+            parent = f.enqueue(jobs.add, 1, b=1)
+            f.enqueue(jobs.add, parent, b=2)
+        run_all()
+        History.objects.filter(pk=int(parent.id)).delete()
+        ended(5)
+
+        called = call("pgqueue_rerun", "--all", "--format=json")
+
+        assert (called.json["done"], called.json["unchanged"]) == (1, 1)
+
+    @pytest.mark.parametrize("lost", [True, False])
+    def test_says_that_a_message_may_have_been_enqueued_if_the_connection_was_lost(
+        self, lost: bool, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        ended(1)
+        error = OperationalError("no")
+        cause = psycopg.OperationalError if lost else psycopg.errors.LockNotAvailable
+        error.__cause__ = cause("no")
+
+        with (
+            patch.object(rerunning, "rerun", side_effect=error),
+            pytest.raises(CommandError if lost else OperationalError),
+        ):
+            call_command("pgqueue_rerun", "--all")
+
+        assert ("may have been enqueued, too" in capsys.readouterr().err) is lost
 
     def test_stops_at_a_full_channel_and_keeps_the_earlier_ones(self) -> None:
         ended(1, 2, 3)

@@ -112,3 +112,15 @@ def test_a_long_text_is_not_kept(judge: Callable[[str], bool]) -> None:
     del short, long
 
     assert [text() is not None for text in texts] == [True, False]
+
+
+def test_a_long_text_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = []
+    real = session_state._is_lasting
+    monkeypatch.setattr(session_state, "_is_lasting", lambda each: judged.append(1) or real(each))
+    text = "SELECT 'judged once'" + " " * LONGEST_KNOWN
+
+    assert not changes_session(text)
+    assert not changes_session("".join(text))
+
+    assert judged == [1]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from pgqueue.calls.callables import check_did_run
 from pgqueue.compat.celery import announcing, linking, signals, states
 from pgqueue.compat.celery.eager_result import EagerResult
+from pgqueue.compat.celery.exceptions import MaxRetriesExceededError, Retry
 from pgqueue.compat.celery.request import EagerRequest, requesting
 from pgqueue.compat.celery.signatures import as_signatures
 from pgqueue.compat.celery.utils import uuid
@@ -55,6 +56,10 @@ def apply(
             except Exception as raised:
                 value, error = raised, raised
                 state = _state(task, raised, retries)
+                if state == states.FAILURE and isinstance(raised, Retry):
+                    # The task has no maximum: it asked for a retry beyond ours.
+                    most = MaxRetriesExceededError(f"Can't retry {task.name}.")
+                    value = error = raised.exc or most
             announcing.tell(task, request, state, value)
         if state != states.RETRY:
             break

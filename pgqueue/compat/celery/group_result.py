@@ -208,11 +208,15 @@ class GroupResult(ResultSet):
 
 def result_from_tuple(r: Any, app: Any = None) -> Any:
     """Return the AsyncResult or GroupResult of an `as_tuple()`; a result as it is."""
-    if isinstance(r, AsyncResult | ResultSet):
-        return r
-    known, members = r
-    id, before = known if isinstance(known, list | tuple) else (known, None)
-    parent = result_from_tuple(before) if before else None
-    if members is None:
-        return AsyncResult(id, parent=parent)
-    return GroupResult(id, [result_from_tuple(each) for each in members], parent=parent)
+    steps: list[tuple[Any, Any]] = []
+    while r and not isinstance(r, AsyncResult | ResultSet):  # a chain may be long
+        known, members = r
+        id, r = known if isinstance(known, list | tuple) else (known, None)
+        steps.append((id, members))
+    result = r or None
+    for id, members in reversed(steps):
+        if members is None:
+            result = AsyncResult(id, parent=result)
+        else:
+            result = GroupResult(id, list(map(result_from_tuple, members)), parent=result)
+    return result

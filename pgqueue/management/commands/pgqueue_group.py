@@ -116,9 +116,9 @@ def _declared(name: str) -> Consumer:
     """Return the handler of a group.
 
     Raises:
-        CommandError: the group has none here.
+        CommandError: the group has none here, or the import of a module with handlers fails.
     """
-    consumer = find_consumer(name)
+    consumer = _found(name)
     if consumer is None:
         known = ", ".join(each.name for each in declared()) or "none"
         raise CommandError(
@@ -132,10 +132,26 @@ def _alias(options: Mapping[str, Any]) -> str:
     """Return the alias of a group's database: the given one, or the one that its handler declares.
 
     Raises:
-        CommandError: the settings have no such database.
+        CommandError: the settings have no such database, or the import of a handler's module fails.
     """
-    consumer = find_consumer(options["group"].removesuffix(SUFFIX))
-    return database_of(options["database"] or (consumer.database if consumer else None))
+    if options["database"]:
+        return database_of(options["database"])
+    consumer = _found(options["group"].removesuffix(SUFFIX))
+    return database_of(consumer.database if consumer else None)
+
+
+def _found(name: str) -> Consumer | None:
+    """Return the handler of a group; None: there is none here.
+
+    Raises:
+        CommandError: the import of a module with handlers fails.
+    """
+    try:
+        return find_consumer(name)
+    except InvalidGroup:
+        raise
+    except Exception as error:  # the module's own
+        raise CommandError(f"{type(error).__name__}: {error}") from error
 
 
 def _stop(readers: Sequence[GroupReader], requests: StopRequests) -> None:
@@ -151,7 +167,7 @@ def _stop(readers: Sequence[GroupReader], requests: StopRequests) -> None:
 
 
 def _make(options: Mapping[str, Any]) -> str:
-    consumer = find_consumer(options["group"])
+    consumer = _found(options["group"])
     given: dict[str, Any] = {"partitions": 1, "start": "now", "database": _alias(options)}
     if consumer:
         given |= {"partitions": consumer.partitions, "start": consumer.start}

@@ -7,17 +7,15 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-import psycopg
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
-from django.db import DatabaseError
 
 from pgqueue.codec.json_text import with_decimals
 from pgqueue.engine.operate import Operated
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
 from pgqueue.management.bars import progress_bar
-from pgqueue.management.base import QueueCommand
+from pgqueue.management.base import QueueCommand, is_of_the_connection
 from pgqueue.management.databases import database_of
 from pgqueue.management.ended import EndedSelection, newest_ended
 from pgqueue.management.operating import (
@@ -36,7 +34,9 @@ from pgqueue.tasks import scheduling
 from pgqueue.worker.stopping import StopRequests
 
 DONE = "enqueued once more"
-OTHERWISE = "not found, not ended, or of a task that is not known here"
+OTHERWISE = (
+    "not found, not ended, of a task that is not known here, or of a flow whose results are gone"
+)
 NAMED = 10
 """The most ids of new messages that the report names."""
 
@@ -181,14 +181,10 @@ class Command(QueueCommand):
         self.stdout.write(json.dumps(reruns.counted()) if style == "json" else reruns.said())
         if isinstance(reruns.error, PGQueueError):
             raise CommandError(str(reruns.error)) from reruns.error
-        if isinstance(reruns.error, DatabaseError | psycopg.Error):
-            # The connection may have been lost after a COMMIT, and before its answer.
-            said = " ".join(str(reruns.error).split())
-            raise CommandError(
-                "The first message of the rest may have been enqueued, too, since the database "
-                f"has failed: {said}"
-            ) from reruns.error
         if reruns.error is not None:
+            if is_of_the_connection(reruns.error):
+                # It may have been lost after a COMMIT, and before its answer.
+                self.stderr.write("The first message of the rest may have been enqueued, too.")
             raise reruns.error
         if reruns.is_stopped:
             raise SystemExit(STOPPED)

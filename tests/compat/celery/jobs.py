@@ -159,6 +159,11 @@ def backing_off(kind: str) -> None:
     raise {"KeyError": KeyError, "ValueError": ValueError}[kind](kind)
 
 
+@app.task(bind=True, max_retries=None)
+def asking_again(self: Any) -> None:
+    raise self.retry(exc=ValueError("the service is away"))
+
+
 @app.task
 def fail(message: str) -> None:
     raise ValueError(message)

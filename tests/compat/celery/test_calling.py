@@ -322,6 +322,8 @@ class TestEager:
         result = jobs.backing_off.apply(("ValueError",))
 
         assert result.failed() and repr(result.result) == "ValueError('ValueError')"
+        with pytest.raises(ValueError, match="the service is away"):
+            jobs.asking_again.apply(throw=True)
 
     def test_a_requeue_counts_as_no_retry(self) -> None:
         assert jobs.requeue_once.apply().get() == [0, 0]

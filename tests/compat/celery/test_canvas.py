@@ -430,7 +430,7 @@ class TestChains:
 
         assert Message.objects.count() == 1500
         assert len(result.as_list()) == 1500
-        assert result.as_tuple()[0][0] == result.id
+        assert result_from_tuple(result.as_tuple()).as_list() == result.as_list()
 
     def test_all_is_stored_or_nothing(self) -> None:
         with pytest.raises(InvalidArguments):

@@ -424,6 +424,19 @@ class TestRetiring:
         message = History.objects.get()
         assert (message.outcome, message.attempt, message.lost) == ("succeeded", 1, 0)
 
+    def test_it_waits_for_a_lock_no_longer_than_the_grace_period(self) -> None:
+        result = jobs.sleep_and_sign.enqueue(0.3)
+        with (
+            worker("--processes", "1", "--max-tasks", "1", "--grace", "1"),
+            closing(connect("default", name="test")) as operator,
+        ):
+            (first,) = serve(1)
+            eventually(began)
+            with operator.transaction(force_rollback=True):
+                cancel.cancel(operator, [int(result.id)])
+
+                eventually(lambda: first not in pids(), within=20)
+
     def test_it_hands_back_at_once_what_was_locked_for_a_moment(self) -> None:
         # Where many have ended, more are claimed than begin.
         jobs.add.enqueue_many([(1,)] * 50)

@@ -6,7 +6,7 @@ import json
 import threading
 from argparse import ArgumentParser
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar, Protocol
@@ -216,9 +216,12 @@ class OperatingCommand(QueueCommand):
             self._operate(selection, options["format"])
 
     def _operate(self, selection: MessageSelection, style: str) -> None:
-        requests = StopRequests()
         total = len(set(selection.ids))
-        with heard(requests), progress_bar(self.done) as show:
+        with (
+            closing(StopRequests()) as requests,
+            heard(requests),
+            progress_bar(self.done) as show,
+        ):
             tally = operate(
                 selection.batches(),
                 self.verb,
@@ -227,7 +230,6 @@ class OperatingCommand(QueueCommand):
                 is_to_stop=lambda: requests.count > 0,
             )
         is_stopped = requests.count > 0
-        requests.close()
         self._report(tally, style, is_stopped=is_stopped)
         if is_stopped:
             raise SystemExit(STOPPED)

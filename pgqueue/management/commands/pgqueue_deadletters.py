@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -98,8 +99,12 @@ def _look(frame: DataFrame, verb: str | None, *, style: str) -> Result:
 
 def _operate(frame: DataFrame, verb: str, *, alias: str) -> Result:
     ids = frame.select("id").distinct().cache()
-    total, requests = ids.count(), StopRequests()
-    with heard(requests), progress_bar("dead letters") as show:
+    total = ids.count()
+    with (
+        closing(StopRequests()) as requests,
+        heard(requests),
+        progress_bar("dead letters") as show,
+    ):
         tally = operate(
             _batches(row.id for row in ids.toLocalIterator()),
             verb,
@@ -108,7 +113,6 @@ def _operate(frame: DataFrame, verb: str, *, alias: str) -> Result:
             is_to_stop=lambda: requests.count > 0,
         )
     is_stopped = requests.count > 0
-    requests.close()
     text = tally.said(DONE[verb], "not dead any more")
     return Result(
         f"{text} {AGAIN}" if is_stopped else text,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -98,15 +99,13 @@ def _run(options: Mapping[str, Any]) -> str:
         alias = database_of(options["database"])
         consumers = [replace(each, database=alias) for each in consumers]
     readers = [reader_of(each) for each in consumers]
-    requests = StopRequests()
-    with requests.on_signals(*SIGNALS):
+    with closing(StopRequests()) as requests, requests.on_signals(*SIGNALS):
         for reader in readers:
             reader.start()
         while not requests.count and all(reader.is_alive() for reader in readers):
             requests.wait(LOOK)
         ended = [] if requests.count else [each.name for each in readers if not each.is_alive()]
         _stop(readers, requests)
-    requests.close()
     if ended:
         raise CommandError(f"The reader of the {', '.join(ended)} has ended: see the log.")
     return ""

@@ -154,15 +154,13 @@ ENDS = ("make", "drop", "status")
 
 
 def _run(alias: str) -> None:
-    requests = StopRequests()
     feed = WalFeed(alias)
-    with requests.on_signals(*SIGNALS):
+    with closing(StopRequests()) as requests, requests.on_signals(*SIGNALS):
         feed.start()
         while not requests.count and feed.is_alive():
             requests.wait(LOOK)
         has_ended = not requests.count
         feed.stop()
         feed.stopped(GRACE)
-    requests.close()
     if has_ended:
         raise CommandError("The thread that follows the WAL has ended: see the log.")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -159,8 +160,8 @@ class Command(QueueCommand):
         self.stdout.write(dry_run(selection, "rerun", DONE, style))
 
     def _rerun(self, selection: EndedSelection, style: str) -> None:
-        requests, reruns = StopRequests(), _Reruns(selection)
-        with heard(requests), progress_bar(DONE) as show:
+        reruns = _Reruns(selection)
+        with closing(StopRequests()) as requests, heard(requests), progress_bar(DONE) as show:
             try:
                 for batch in selection.batches():
                     for id, again in rerun_each(
@@ -174,7 +175,6 @@ class Command(QueueCommand):
                 # The report must say where the rest begins, for any error.
                 reruns.error = error
         reruns.is_stopped = requests.count > 0 or reruns.error is not None
-        requests.close()
         self._report(reruns, style)
 
     def _report(self, reruns: _Reruns, style: str) -> None:

@@ -9,6 +9,8 @@ import re
 from collections import Counter
 from time import monotonic
 
+import pytest
+
 from tests.chaos.harness.server import nap
 from tests.chaos.harness.stage import Stage
 from tests.eventually import eventually
@@ -32,6 +34,7 @@ def statements_an_hour(stage: Stage, *, workers: int) -> Counter[str]:
     return Counter({name: round(count / hours) for name, count in sent.items()})
 
 
+@pytest.mark.nightly
 def test_an_idle_worker_sends_a_bounded_number_of_statements(stage: Stage) -> None:
     stage.server.stop()
     stage.server.settings["log_statement"] = "all"

@@ -14,11 +14,7 @@ from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import steps
 from pgqueue.engine.enqueue import Common
 from pgqueue.engine.lookup import Found
-from pgqueue.exceptions import (
-    ChannelFull,
-    InvalidArguments,
-    InvalidStep,
-)
+from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidStep
 from pgqueue.tasks import flow_results
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
@@ -50,8 +46,8 @@ def rerun(task: Declaration[Any, Any], found: Found, payload: str | None = None)
         payload: other arguments as JSON; None: its own.
 
     Raises:
-        InvalidArguments: its own arguments are results of its flow, and one of them cannot be
-            stored.
+        InvalidArguments: its own arguments are results of its flow, and one of them failed, is
+            gone, or must not be stored.
         ChannelFull: a policy's max_size is reached.
     """
     return _store(task, found, payload, {"rerun_of": found.id})

@@ -150,10 +150,7 @@ class Settler(Service):
         if not taken:
             return self._rest()
         locked: list[Ended] = []
-        left = [each for each in taken if each[0] in self._unwritten]
-        if self._refused:
-            left = [each for each in left if each[0] not in self._refused]
-        for batch in sorted(by_kind(left), key=may_wait):
+        for batch in sorted(by_kind(self._left(taken)), key=may_wait):
             locked += self._write_each(batch)
         self._keep_apart(locked)
         for _ in taken:
@@ -172,6 +169,13 @@ class Settler(Service):
     def is_connected(self) -> bool:
         """Whether it has a connection; a broken connection counts until its next use."""
         return self._session.is_open
+
+    def _left(self, batch: Sequence[Ended]) -> list[Ended]:
+        """Return the endings that are neither written nor refused."""
+        left = [each for each in batch if each[0] in self._unwritten]
+        if self._refused:
+            left = [each for each in left if each[0] not in self._refused]
+        return left
 
     def _rest(self) -> timedelta:
         """Return the nap until the next attempt for locked or refused messages."""
@@ -256,9 +260,7 @@ class Settler(Service):
 
         def some(part: Sequence[Ended]) -> list[Ended]:
             # Some of them may be written: a lane commits by itself.
-            part = [
-                each for each in part if each[0] in self._unwritten and each[0] not in self._refused
-            ]
+            part = self._left(part)
             if not part:
                 verb(self._session.connection, [])
                 return []

@@ -26,7 +26,7 @@ NUMBER = 4242424242424242
 SECRETS = (CARD, TOKEN, str(NUMBER))
 
 
-@task(redact=["card", "user.email", "return.receipt"])
+@task(redact=["card", "user.email", "return.receipt"], aliases=["shop.gone.charge"])
 def charge(order: int, card: str, user: dict[str, Any] | None = None) -> dict[str, str]:
     return {"receipt": card, "status": "paid", "said": f"charged {card}"}
 

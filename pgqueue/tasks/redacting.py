@@ -84,7 +84,7 @@ def everything(database: str) -> Redaction:
 
     autodiscover_modules("tasks")
     ran = Total.objects.using(database).values_list("task", flat=True).distinct()
-    names = {*ran, *(each.name for each in registry.each())}
+    names = {*ran, *(name for each in registry.each() for name in each.names)}
     by_task = {name: _rules_of(found) for name in sorted(names) if (found := _declared(name))}
     trees = {name: (by.payload.tree or {}, by.result.tree) for name, by in by_task.items()}
     some = {name: each for name, each in trees.items() if each != (NOWHERE, NOWHERE)}

@@ -149,6 +149,19 @@ def test_all_that_a_project_redacts_comes_back_from_its_text(url: str) -> None:
     assert found.fields == redaction.FIELDS
 
 
+def test_messages_under_an_earlier_name_of_a_task_are_redacted_though_none_has_ended(
+    read: Read, url: str
+) -> None:
+    charge.enqueue(1, CARD)
+    Message.objects.update(task=charge.aliases[0])
+
+    option = redacting.everything("default").to_json()
+
+    [row] = read("messages", redact=option).to_pylist()
+    assert row["task"] == charge.aliases[0]
+    assert not secrets_in(row)
+
+
 def test_an_export_writes_no_secret_unless_it_is_asked_to(
     spark: SparkSession, url: str, ids: dict[str, int], tmp_path: Path
 ) -> None:

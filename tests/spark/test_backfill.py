@@ -322,7 +322,7 @@ class TestABackfill:
     @pytest.mark.parametrize(
         ("task", "source", "said"),
         [
-            ("tests.jobs.ad", "SELECT 1 AS a", "No task is called 'tests.jobs.ad'"),
+            ("tests.jobs.ad", "SELECT 1 AS a", r"Did you mean 'tests\.jobs\.add'"),
             (ADD, "SELECT 1 AS c", "doesn't fit: "),
             (ADD, "SELECT 1 AS a FROM nowhere", "nowhere"),
             (ADD, "rows.xlsx", "neither a query"),

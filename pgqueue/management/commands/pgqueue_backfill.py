@@ -13,9 +13,10 @@ from pgqueue.exceptions import BackfillConflict, InvalidArguments
 from pgqueue.management.arguments import encoding, name, query, rate, separator, text, whole
 from pgqueue.management.arguments import task as task_path
 from pgqueue.management.bars import progress_bar
+from pgqueue.management.known_tasks import task_named
 from pgqueue.management.spark import Result, SparkCommand
 from pgqueue.operating import backfills
-from pgqueue.tasks import Task, find_task
+from pgqueue.tasks import Task
 from pgqueue.values.escaping import on_one_line
 
 CSV = ("separator", "encoding", "null")
@@ -217,16 +218,7 @@ def _task(options: Mapping[str, Any]) -> Task[..., Any]:
     """Return the task to call.
 
     Raises:
-        CommandError: no task has this name.
+        CommandError: no task has this name, or the import of its module fails.
     """
-    try:
-        task = find_task(options["task"])
-    except Exception as error:  # the module's own, as it is imported
-        said = f"{type(error).__name__}: {error}"
-        raise CommandError(f"{options['task']}: {said}") from error
-    if task is None:
-        raise CommandError(
-            f"No task is called {options['task']!r} here: give the import path of a function that "
-            "@task decorates, such as shop.tasks.send_receipt."
-        )
+    task = task_named(options["task"])
     return task.using(database=options["database"]) if options["database"] else task

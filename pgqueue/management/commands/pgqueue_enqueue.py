@@ -7,16 +7,15 @@ from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.management.base import CommandError
-from django.utils.module_loading import autodiscover_modules
 
 from pgqueue.codec.json_text import with_decimals
 from pgqueue.exceptions import PGQueueError
 from pgqueue.management import arguments
 from pgqueue.management.base import QueueCommand
 from pgqueue.management.databases import database_of
+from pgqueue.management.known_tasks import task_named
 from pgqueue.management.selection import USAGE
-from pgqueue.tasks import Task, find_task, registry, scheduling
-from pgqueue.values.error_words import hint, shown
+from pgqueue.tasks import scheduling
 
 OPTIONS = ("channel", "key", "priority", "weight", "run_after", "dedupe_key")
 EXISTING = {
@@ -92,7 +91,7 @@ class Command(QueueCommand):
         database = database_of(options["database"])
         given = {name: options[name] for name in OPTIONS if options[name] is not None}
         kwargs = _kwargs(options)
-        task = _known(options["task"])
+        task = task_named(options["task"])
         try:
             task = task.using(database=database, **given)
             found = scheduling.arguments(
@@ -133,22 +132,3 @@ def _kwargs(options: Mapping[str, Any]) -> dict[str, Any]:
             raise CommandError(f"{name} is named twice.", returncode=USAGE)
         kwargs[name] = value
     return kwargs
-
-
-def _known(name: str) -> Task[Any, Any]:
-    """Return the task of this name.
-
-    Raises:
-        CommandError: no task has this name.
-    """
-    try:
-        task = find_task(name)
-    except Exception as error:  # the module's own, as it is imported
-        raise CommandError(f"{shown(name)}: {type(error).__name__}: {error}") from error
-    if task is None:
-        autodiscover_modules("tasks")
-        known = [each.name for each in registry.each()]
-        short = [each for each in known if each.endswith(f".{name}")]
-        meant = f"Did you mean {short[0]!r}?" if short else hint(name, known)
-        raise CommandError(f"No task is named {shown(name)} here. {meant}")
-    return task

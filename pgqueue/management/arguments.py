@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import codecs
 import json
-from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import wraps
@@ -394,9 +394,17 @@ def path(text: str) -> Path:
     return Path(text)
 
 
-def add_database(parser: ArgumentParser) -> None:
-    """Add the option for the database of the queue."""
-    parser.add_argument("--database", metavar="ALIAS", help="(PGQUEUE: DATABASE).")
+def add_database(parser: ArgumentParser, verbs: Iterable[ArgumentParser] = ()) -> None:
+    """Add the option for the database of the queue.
+
+    Args:
+        verbs: parsers of a command's verbs, if it has some. The option may stand before a verb or
+            behind it.
+    """
+    option, text = "--database", "(PGQUEUE: DATABASE)."
+    parser.add_argument(option, metavar="ALIAS", help=text)
+    for verb in verbs:  # a default of the verb would replace what stands before it
+        verb.add_argument(option, metavar="ALIAS", help=text, default=SUPPRESS)
 
 
 def add_format(parser: ArgumentParser, help: str | None = None) -> None:

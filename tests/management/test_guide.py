@@ -64,6 +64,17 @@ def test_a_command_that_says_something_can_say_it_in_json_on_any_database(name: 
     assert "--database" in texts or name in ("pgqueue_import", "pgqueue_from_celery")
 
 
+@pytest.mark.parametrize(
+    "name", ["pgqueue_channel", "pgqueue_group", "pgqueue_schedule", "pgqueue_subscription"]
+)
+def test_the_database_is_named_before_a_verb_or_behind_it(name: str) -> None:
+    parser = parser_of(name)
+
+    assert parser.parse_args(["--database", "queue", "list"]).database == "queue"
+    assert parser.parse_args(["list", "--database", "queue"]).database == "queue"
+    assert parser.parse_args(["list"]).database is None
+
+
 def test_the_options_that_a_synopsis_names_exist() -> None:
     synopses = re.findall(r"^    manage\.py (pgqueue_\w+)(.*(?:\n     .*)*)", PAGE, re.M)
 

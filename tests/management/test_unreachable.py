@@ -35,6 +35,8 @@ def gone(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[
         ("pgqueue_rerun", "--all"),
         ("pgqueue_channel", "list"),
         ("pgqueue_schedule", "list"),
+        ("pgqueue_group", "list"),
+        ("pgqueue_subscription", "list"),
     ],
     ids=lambda words: words[0],
 )

@@ -119,7 +119,7 @@ class Command(QueueCommand):
             verb.add_argument("name", type=arguments.channel, metavar="NAME", help="the channel's.")
         for verb in verbs.choices.values():
             arguments.add_format(verb)
-            arguments.add_database(verb)
+        arguments.add_database(parser, verbs.choices.values())
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         database = database_of(options["database"])

@@ -35,7 +35,6 @@ class Command(QueueCommand):
     help = "List, run, make, reset, rebuild, resume or delete groups of the event log."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        arguments.add_database(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         for verb, help in (
             ("list", "list all groups"),
@@ -65,6 +64,7 @@ class Command(QueueCommand):
         for verb in ("reset", "rebuild", "resume", "delete"):
             own = verbs.choices[verb]
             arguments.add_format(own)
+        arguments.add_database(parser, verbs.choices.values())
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         try:

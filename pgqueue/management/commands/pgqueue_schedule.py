@@ -31,8 +31,7 @@ class Command(QueueCommand):
         for verb in (pausing, resuming, running):
             verb.add_argument("name", type=arguments.name, metavar="NAME", help="the schedule's.")
             arguments.add_format(verb)
-        for verb in verbs.choices.values():
-            arguments.add_database(verb)
+        arguments.add_database(parser, verbs.choices.values())
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         database = database_of(options["database"])

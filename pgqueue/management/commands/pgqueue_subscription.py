@@ -28,7 +28,6 @@ class Command(QueueCommand):
     help = "List, synchronize, pause, resume or delete subscriptions of the event log."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        arguments.add_database(parser)
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
         for verb, help in (
             ("list", "list all subscriptions"),
@@ -44,6 +43,7 @@ class Command(QueueCommand):
             arguments.add_format(own)
             if verb not in ("list", "sync"):
                 own.add_argument("name", type=arguments.name)
+        arguments.add_database(parser, verbs.choices.values())
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         database = database_of(options["database"])

@@ -92,7 +92,9 @@ class Settings:
     passed them.
     """
     event_max_age: timedelta | None = None
-    """The age at which events are removed even if a group has not passed them. None: never."""
+    """The age at which events are removed even if a group has not passed them. It is
+    EVENT_RETENTION or more. None: never.
+    """
     keep_connections: bool = True
     """Whether a worker's thread keeps its Django connections open while it has work, although
     their CONN_MAX_AGE is 0. Otherwise it closes them after each task, as Django does after each

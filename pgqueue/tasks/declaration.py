@@ -195,8 +195,8 @@ class Declaration(Generic[P, T]):
     def using(self, **options: Unpack[Options]) -> Self:
         """Return a copy with other options.
 
-        takes_context, encrypted, schedule, redact, logs and the options of a batch belong to the
-        function, and are refused here.
+        takes_context, durable, keeps_lane, aliases, encrypted, schedule, redact, logs and the
+        options of a batch belong to the function, and are refused here.
 
         Raises:
             InvalidTask: an option is unknown, or its value is invalid.

@@ -360,6 +360,11 @@ class Settler(Service):
         """Whether endings wait for the database, or for a lock; refused ones do not count."""
         return any(each not in self._refused for each in self._unwritten.copy())
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether its last attempt failed: most likely, the database is away."""
+        return self._failures > 0
+
     def finish(self) -> None:
         """Close the connection."""
         self._session.close()

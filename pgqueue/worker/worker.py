@@ -337,11 +337,15 @@ class Worker:
         while not pipeline.settler.is_done() and monotonic() < soon:
             pipeline.settler.try_again()
             self._rest(timedelta(milliseconds=5))
-        # Also a process that retires, whose runs have no limit: others wait for its place.
-        until = monotonic() + self._config.grace.total_seconds()
+        # A process that retires waits for the database without a limit. Beside a lock it has one:
+        # others wait for its place.
+        patience = max(self._config.grace, LAST_WORDS / 2).total_seconds()
+        until = monotonic() + patience
         while pipeline.settler.is_waiting and self._has_time() and monotonic() < until:
             pipeline.settler.try_again()
             self._rest(AGAIN)
+            if pipeline.settler.is_failing:
+                until = monotonic() + patience
         self._hurry(LAST_WORDS)
 
     def _give_up(self, pipeline: Pipeline) -> None:

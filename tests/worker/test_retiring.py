@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 import pytest
+from psycopg import OperationalError
 
 from pgqueue import signals
 from pgqueue.models import History
 from pgqueue.models import Worker as Row
+from pgqueue.worker import settler
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.worker import Worker
 from tests import jobs
@@ -53,3 +56,23 @@ def test_a_worker_does_not_retire_as_idle_while_a_task_runs() -> None:
 
     assert History.objects.get().outcome == "succeeded"
     assert reached["seconds without work"] < 3
+
+
+def test_a_worker_that_retires_waits_longer_than_its_grace_period_for_the_database(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write, since = settler.write, []
+
+    def failing(*arguments: Any) -> set[int]:
+        since.append(monotonic())
+        if since[-1] - since[0] < 5:
+            raise OperationalError("the database is away")
+        return write(*arguments)
+
+    monkeypatch.setattr(settler, "write", failing)
+    jobs.sleep.enqueue(2)
+
+    run(max_age=SOON)
+
+    message = History.objects.get()
+    assert (message.outcome, message.attempt) == ("succeeded", 1)

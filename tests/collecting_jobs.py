@@ -23,6 +23,13 @@ def index(ids: list[int]) -> int:
     return len(ids)
 
 
+@task(takes_context=True, dedupe_key="parts", on_conflict="collect")
+def index_a_part(context: TaskContext, ids: list[int]) -> None:
+    seen.append((ids, context.progress))
+    if context.progress is None:
+        context.defer(60, progress=500)
+
+
 @task
 def any_list(items) -> None:  # type: ignore[no-untyped-def]
     seen.append(items)

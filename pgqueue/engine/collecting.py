@@ -117,8 +117,8 @@ def _joined(connection: Any, channel: str, dedupe_key: str, join: Join, payload:
         if found is None:
             return None
         id, task, stored, is_closed = found
-        # A held message waits for its own commit, which the items of others must not. And a durable
-        # run that has begun keeps its arguments.
+        # A held message waits for its own commit, which the items of others must not. And a run
+        # that has stored a part of its work keeps its arguments.
         joined = None if is_closed else join(task, stored, payload)
         if joined is None:
             cursor.execute(SQL["give_up_key"], {"id": id})

@@ -201,6 +201,22 @@ class TestADedupeKey:
         run(first)
         assert returned(first) == 2
 
+    def test_of_a_run_that_has_continued_is_kept_with_its_arguments(self) -> None:
+        @durable(dedupe_key="d", max_attempts=3, backoff=[60])
+        def works(run: DurableContext, round: int) -> None:
+            if round == 1:
+                run.continue_as(2)
+            raise Oops
+
+        first = works.enqueue(1)
+        run(first)
+
+        again = works.using(on_conflict="replace").enqueue(7)
+
+        assert (again.came_of, again.id) == ("existing", first.id)
+        message = Message.objects.get()
+        assert (message.payload["args"], message.metadata["continued"]) == ([2], 1)
+
 
 class TestAnExpiry:
     def test_ends_a_run_that_has_not_begun(self) -> None:

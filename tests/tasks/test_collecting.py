@@ -309,6 +309,24 @@ def test_a_durable_run_that_has_begun_keeps_its_arguments(seen: list[Any]) -> No
     assert sorted(seen) == [[1], [2]]
 
 
+@pytest.mark.parametrize(
+    ("on_conflict", "came_of"), [("collect", "stored"), ("replace", "existing")]
+)
+def test_a_message_that_has_stored_its_progress_keeps_its_arguments(
+    seen: list[Any], on_conflict: Any, came_of: str
+) -> None:
+    jobs.index_a_part.using(on_conflict="return").enqueue([1])
+    run_all()
+
+    second = jobs.index_a_part.using(on_conflict=on_conflict).enqueue([2])
+
+    assert second.came_of == came_of
+    advance(61)
+    run_all()
+    assert ([1], 500) in seen
+    assert ([2], 500) not in seen
+
+
 def test_a_held_message_is_not_collected_into_others() -> None:
     with pytest.raises(InvalidTask, match="hold_for would hold what another caller"):
         jobs.index.hold(for_=60)

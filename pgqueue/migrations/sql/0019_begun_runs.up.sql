@@ -9,8 +9,8 @@ WHERE c.oid = 'pgqueue_message'::regclass;
 -- Store a message unless its dedupe_key is taken: by a live message, or by one that is remembered. It
 -- waits for a transaction that has stored the same key and is not committed. `DO UPDATE` locks the row
 -- that it finds: only where claims take the key away, so that it never finds a message that runs.
--- A message of a flow is never replaced: others take what it returns, and it may wait for others. Nor is a durable run
--- that has done a step: the steps are those of its own arguments.
+-- A message of a flow is never replaced: others take what it returns, and it may wait for others. Nor is a run that has
+-- done a step, has stored its progress or has continued as another round: all of it belongs to its own arguments.
 CREATE OR REPLACE FUNCTION pgqueue_store_once_v1(
     given pgqueue_message, dedupe_for interval, replaces boolean, OUT id bigint, OUT came_of text)
 LANGUAGE plpgsql AS $$
@@ -44,7 +44,8 @@ BEGIN
             SELECT FROM pgqueue_message m
             WHERE m.channel = given.channel AND m.dedupe_key = given.dedupe_key
               AND m.state IN ('held', 'scheduled', 'ready', 'running')
-              AND (m.state = 'running' OR EXISTS (SELECT FROM pgqueue_step s WHERE s.message_id = m.id)))
+              AND (m.state = 'running' OR m.progress IS NOT NULL OR m.metadata ? 'continued'
+                   OR EXISTS (SELECT FROM pgqueue_step s WHERE s.message_id = m.id)))
         THEN
             INSERT INTO pgqueue_message AS m
                 (id, channel, key, task, payload, body, metadata, options, priority, max_attempts, state,

@@ -446,6 +446,14 @@ class TestPlainSQL:
         assert message.expires_at - message.run_at == timedelta(days=1)
         assert message.run_at == datetime(2100, 1, 1, tzinfo=UTC)
 
+    def test_may_leave_open_whether_it_replaces_another_one(self, connection: Connection) -> None:
+        text = "SELECT pgqueue_enqueue('t', %s, dedupe_key => 'd', replaces => NULL)"
+
+        first = connection.execute(text, ['{"args": [1]}']).fetchone()
+
+        assert connection.execute(text, ['{"args": [2]}']).fetchone() == first
+        assert Message.objects.get().payload == {"args": [1]}
+
     def test_may_replace_the_message_that_is_there(self, connection: Connection) -> None:
         text = "SELECT pgqueue_enqueue('t', %s, dedupe_key => 'd', replaces => true)"
 

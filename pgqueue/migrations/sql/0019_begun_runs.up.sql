@@ -75,7 +75,8 @@ BEGIN
                  run_at, created_at, expires_at, lease_until, ordered, governed, parent_id, flow_id, dedupe_key, debounced)
             VALUES (given.id, given.channel, given.key, given.task, given.payload, given.body, given.metadata, given.options,
                     given.priority, given.max_attempts, given.state, given.run_at, given.created_at, given.expires_at,
-                    given.lease_until, given.ordered, given.governed, given.parent_id, given.flow_id, given.dedupe_key, replaces)
+                    given.lease_until, given.ordered, given.governed, given.parent_id, given.flow_id, given.dedupe_key,
+                    coalesce(replaces, false))
             ON CONFLICT (channel, dedupe_key)
                 WHERE dedupe_key IS NOT NULL AND state IN ('held', 'scheduled', 'ready', 'running')
             DO NOTHING;

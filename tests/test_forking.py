@@ -90,6 +90,20 @@ class TestAHandler:
         assert requests.count == 1
         requests.close()
 
+    def test_of_ours_is_the_default_one_in_a_child_also_after_one_within_it(self) -> None:
+        outer, inner = StopRequests(), StopRequests()
+
+        def check() -> None:
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+        with outer.on_signals(*SIGNALS):
+            with inner.on_signals(*SIGNALS):
+                pass
+
+            assert in_child(check) == 0
+        inner.close()
+        outer.close()
+
     def test_of_ours_takes_no_signal_from_a_child(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A pool that is left may terminate a process which has just been forked."""
         restore = forking._restore_handlers

@@ -68,9 +68,21 @@ def serve() -> None:
     _serves = True
 
 
-def note_handler(number: int, handler: Any) -> None:
-    """Have each forked child replace this handler of a signal by the default one."""
-    _handlers[number] = handler
+def note_handler(number: int, handler: Any) -> Any:
+    """Have each forked child replace this handler of a signal by the default one.
+
+    Args:
+        handler: None: our handler is gone.
+
+    Returns:
+        The handler that was noted before, if any.
+    """
+    earlier = _handlers.get(number)
+    if handler is None:
+        _handlers.pop(number, None)
+    else:
+        _handlers[number] = handler
+    return earlier
 
 
 def leave_if_forked_since(began: int) -> None:

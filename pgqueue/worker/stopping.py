@@ -168,13 +168,14 @@ def _handled(numbers: Sequence[signal.Signals], handle: Handler) -> Iterator[Non
     for number in numbers:
         if number == signal.SIGHUP and SURVIVES_HANGUP:
             continue
-        forking.note_handler(number, handle)
-        previous[number] = signal.signal(number, handle)
+        noted = forking.note_handler(number, handle)
+        previous[number] = signal.signal(number, handle), noted
     try:
         yield
     finally:
-        for number, handler in previous.items():
+        for number, (handler, noted) in previous.items():
             signal.signal(number, handler)
+            forking.note_handler(number, noted)
 
 
 @contextmanager

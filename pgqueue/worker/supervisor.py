@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import random
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
@@ -251,7 +251,7 @@ class Supervisor:
         self._watchdog.start()
         with self._requests.on_signals(*SIGNALS, on_stacks=self._ask_for_stacks):
             try:
-                with ending_on_signals(*SIGNALS):
+                with self._ending_on_signals():
                     self._prepare()
                 for service in (self._rescuer, *self._pool.services):
                     service.start()
@@ -282,6 +282,11 @@ class Supervisor:
     def stop(self) -> None:
         """Request a stop with a grace period; a second call ends that. Any thread may call this."""
         self._requests.add()
+
+    def _ending_on_signals(self) -> AbstractContextManager[None]:
+        """Let a signal end this process at once; on a cluster, its session must be ended first."""
+        is_here = isinstance(self._pool, Processes)
+        return ending_on_signals(*SIGNALS) if is_here else nullcontext()
 
     def _ask_for_stacks(self) -> None:
         children = self._children()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import resource
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -15,7 +16,7 @@ from unittest.mock import Mock, patch
 import pytest
 
 from pgqueue import signals
-from pgqueue.worker import supervisor
+from pgqueue.worker import stopping, supervisor
 from pgqueue.worker.config import WorkerConfig
 from pgqueue.worker.parent import WELL, SupervisorPipe
 from pgqueue.worker.report import Reports
@@ -65,6 +66,30 @@ def test_a_process_that_cannot_be_started_is_tried_again_later(
         supervised._fill()
 
     assert supervised._children() == [child.return_value] * 2
+
+
+@pytest.mark.parametrize("is_here", [True, False], ids=["processes here", "a cluster"])
+def test_a_signal_before_the_first_worker_lets_a_cluster_be_left_in_order(
+    monkeypatch: pytest.MonkeyPatch, *, is_here: bool
+) -> None:
+    exits: list[int] = []
+    monkeypatch.setattr(stopping.os, "_exit", exits.append)
+    config = WorkerConfig(
+        database="default", threads=1, processes=2, grace=timedelta(), duties=False
+    )
+    cluster = Mock(services=[], wanted=Mock(return_value=0))
+    supervised = Supervisor(config, pool=None if is_here else cluster)
+
+    def prepare() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        requests.append(supervised._requests.count)
+        supervised.stop()
+
+    requests: list[int] = []
+    monkeypatch.setattr(supervised, "_prepare", prepare)
+    assert supervised.run()
+
+    assert (exits, requests) == (([0], [0]) if is_here else ([], [1]))
 
 
 @pytest.mark.parametrize(

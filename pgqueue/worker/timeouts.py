@@ -155,10 +155,11 @@ class Timeouts(Service):
             now = time.monotonic()
             late = [run for run in self._runs if run.deadline <= now]
             # An error replaces one that its thread has not raised yet: the final one must stay.
+            # So after the final one no other error is raised, at this tick or a later one.
             for run in sorted(late, key=lambda run: run.is_final):
                 self._runs.discard(run)
                 run.leased.overdue = run.leased.overdue or run.is_final
-                if run.thread is not None:
+                if run.thread is not None and (run.is_final or not run.leased.overdue):
                     _interrupt(run.thread, run.error)
             due = [run.deadline for run in self._runs]
         due += self._look_at_bounds(now)

@@ -133,6 +133,37 @@ def test_of_two_limits_that_are_over_at_once_the_last_is_raised(leased: LeasedMe
         assert raised.type is TaskTimeout
 
 
+def test_a_limit_that_is_not_the_last_replaces_no_final_one_that_is_not_raised_yet(
+    leased: LeasedMessage,
+) -> None:
+    timeouts = Timeouts()
+    begun, ticked = threading.Lock(), threading.Lock()
+    begun.acquire()
+    ticked.acquire()
+
+    def tick_twice() -> None:
+        begun.acquire()
+        timeouts.tick()
+        [later] = timeouts._runs
+        later.deadline = monotonic()
+        timeouts.tick()
+        ticked.release()
+
+    ticking = threading.Thread(target=tick_twice)
+    ticking.start()
+    with (
+        pytest.raises(TaskTimeout) as raised,
+        timeouts.limit(leased, monotonic()),
+        timeouts.limit(leased, monotonic() + 60, Soon, is_final=False),
+    ):
+        begun.release()
+        ticked.acquire()  # in C: no error is raised before the second tick
+        sum(range(100_000))
+    ticking.join()
+
+    assert raised.type is TaskTimeout
+
+
 def test_a_limit_leaves_no_error_for_which_python_looks(leased: LeasedMessage) -> None:
     """A traced function of Python 3.11 never begins, while an error is pending in any thread."""
     timeouts = Timeouts()

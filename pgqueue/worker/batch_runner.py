@@ -98,6 +98,7 @@ class BatchRunner:
             try:
                 self._run(batch)
             finally:
+                self.runner.timeouts.forget(leased)
                 self.runner.end(leased)
         return leased.ended
 

@@ -23,7 +23,7 @@ class LeasedMessage:
 
     __slots__ = (
         *("cancelled", "claim", "claimed", "finished", "given_up", "interrupt", "lines", "lock"),
-        *("is_bounded", "lost", "overdue", "started", "stopping"),
+        *("is_bounded", "is_limited", "lost", "overdue", "started", "stopping"),
     )
 
     def __init__(self, claim: Claim, claimed: float) -> None:
@@ -41,6 +41,8 @@ class LeasedMessage:
         self.is_bounded = False
         """Whether a hard timeout will end its run. Until then its lease is renewed, even if it is
         overdue. Otherwise another worker would run the message at the same time."""
+        self.is_limited = False
+        """Whether its run has, or had, a limit of time."""
         self.given_up = False
         """Whether the worker no longer waits for its run, and hands it back or fails it."""
         self.lines: RunLines | None = None

@@ -129,6 +129,7 @@ class Runner:
         try:
             return self._run(run)
         finally:
+            self.timeouts.forget(leased)
             self.end(leased)
 
     def begin(self, leased: LeasedMessage) -> Run | Ending:

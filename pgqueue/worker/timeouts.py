@@ -29,7 +29,7 @@ cancelled. After this time, the stack of an unfinished run is logged."""
 
 
 class _TimedRun:
-    __slots__ = ("deadline", "error", "is_final", "leased", "thread")
+    __slots__ = ("deadline", "error", "has_struck", "is_final", "leased", "thread")
 
     def __init__(
         self,
@@ -45,6 +45,7 @@ class _TimedRun:
         self.thread = thread
         self.error = error
         self.is_final = is_final
+        self.has_struck = False
 
 
 class _Bound:
@@ -101,9 +102,8 @@ class Timeouts(Service):
             yield
         finally:
             with self._lock:
-                if run in self._runs:
-                    self._runs.remove(run)
-                else:
+                self._runs.discard(run)
+                if run.has_struck:
                     absorb(error)
 
     @contextmanager
@@ -133,7 +133,7 @@ class Timeouts(Service):
             due: the time of its timeout. If the run goes on, its stack is logged a while later.
         """
         bound = _Bound(leased, deadline, None if due is None else due + CLEANING_UP, late)
-        leased.is_bounded = True
+        leased.is_limited = leased.is_bounded = True
         try:
             with self._lock:
                 self._bounds.add(bound)
@@ -144,7 +144,19 @@ class Timeouts(Service):
                 self._bounds.discard(bound)
             leased.is_bounded = False
 
+    def forget(self, leased: LeasedMessage) -> None:
+        """Forget all limits of a run that has ended: its thread may run another message soon.
+
+        An error that strikes while an inner block is left keeps the outer blocks from their ends.
+        """
+        if leased.is_limited:
+            with self._lock:
+                self._runs = {run for run in self._runs if run.leased is not leased}
+                self._bounds = {bound for bound in self._bounds if bound.leased is not leased}
+            leased.is_bounded = False
+
     def _watch(self, run: _TimedRun) -> None:
+        run.leased.is_limited = True
         with self._lock:
             self._runs.add(run)
         self.wake()
@@ -160,6 +172,7 @@ class Timeouts(Service):
                 self._runs.discard(run)
                 run.leased.overdue = run.leased.overdue or run.is_final
                 if run.thread is not None and (run.is_final or not run.leased.overdue):
+                    run.has_struck = True
                     _interrupt(run.thread, run.error)
             due = [run.deadline for run in self._runs]
         due += self._look_at_bounds(now)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import count
@@ -18,7 +18,10 @@ import pytest
 
 from pgqueue import signals
 from pgqueue.exceptions import TaskTimeout
-from pgqueue.worker.leases import LeasedMessage
+from pgqueue.tasks.limits import TimeLimit
+from pgqueue.worker import runner
+from pgqueue.worker.leases import LeasedMessage, Run
+from pgqueue.worker.runner import Runner
 from pgqueue.worker.timeouts import CLEANING_UP, Timeouts
 
 
@@ -162,6 +165,36 @@ def test_a_limit_that_is_not_the_last_replaces_no_final_one_that_is_not_raised_y
     ticking.join()
 
     assert raised.type is TaskTimeout
+
+
+def test_no_limit_outlives_its_run_whose_blocks_an_error_has_kept_from_their_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A soft limit may strike in `ExitStack.__exit__`, before this calls anything."""
+    left: list[ExitStack] = []
+
+    class StruckStack(ExitStack):
+        def __exit__(self, *raised: object) -> bool:
+            left.append(self)
+            raise Soon
+
+    monkeypatch.setattr(runner, "ExitStack", StruckStack)
+    timeouts, quarantine = Timeouts(), Mock()
+    runs = Runner("default", timeouts, Mock(), quarantine, Mock(), grace=timedelta(seconds=60))
+    task = Mock(limits=[TimeLimit(timedelta(seconds=60), TaskTimeout)], hard_timeout=None)
+    task.hard_limit.return_value = timedelta(seconds=90)
+    leased = LeasedMessage(Mock(), monotonic())
+
+    def run(begun: Run) -> None:
+        with pytest.raises(Soon), runs.limited(begun):
+            assert timeouts._runs
+
+    monkeypatch.setattr(Runner, "_begin", lambda self, each: Run(task, Mock(), each))
+    monkeypatch.setattr(Runner, "_run", lambda self, begun: run(begun))
+    runs.run(leased)
+
+    assert left
+    assert (timeouts._runs, timeouts._bounds, leased.is_bounded) == (set(), set(), False)
 
 
 def test_a_limit_leaves_no_error_for_which_python_looks(leased: LeasedMessage) -> None:

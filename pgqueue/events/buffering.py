@@ -119,9 +119,11 @@ class BufferedPublisher:
             if self._is_closed:
                 raise InvalidEvent("This publisher is closed.")
             if self._flusher is None:
-                self._flusher = _Flusher(self, self._session)
-                self._flusher.start()
+                flusher = _Flusher(self, self._session)
                 atexit.register(self.close)
+                flusher.start()
+                # Last: a timeout of a task may strike in any of these lines, or in the start.
+                self._flusher = flusher
             self._events.append(new)
             count = len(self._events)
             if count == 1:

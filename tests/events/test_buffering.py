@@ -17,6 +17,7 @@ from pgqueue import BufferedPublisher, Event, InvalidEvent, PayloadTooLarge, rea
 from pgqueue.engine import publish as engine
 from pgqueue.engine.publish import NewEvent
 from pgqueue.events import buffering, publishing
+from pgqueue.exceptions import TaskTimeout
 from tests.eventually import eventually
 from tests.processes import ROOT, environment
 
@@ -85,6 +86,23 @@ class TestItPublishes:
                 eventually(payloads)
 
             assert eventually(lambda: payloads() == [1, 1])
+
+    def test_though_a_timeout_has_struck_at_the_start_of_its_thread(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        start = buffering._Flusher.start
+
+        def start_late(flusher: buffering._Flusher) -> None:
+            monkeypatch.setattr(buffering._Flusher, "start", start)
+            raise TaskTimeout
+
+        monkeypatch.setattr(buffering._Flusher, "start", start_late)
+        with BufferedPublisher(flush_every=0.1) as publisher:
+            with pytest.raises(TaskTimeout):
+                publisher.publish("page.seen", {"number": 1})
+            publisher.publish("page.seen", {"number": 2})
+
+            eventually(lambda: read())
 
     def test_as_soon_as_there_are_enough(self) -> None:
         with BufferedPublisher(flush_every=LONG, max_batch=3) as publisher:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from pgqueue.database.sql_files import load
+from pgqueue.database.transactions import waiting_at_most
 from pgqueue.engine import cancel as cancelling
 from pgqueue.engine import partitions
 from pgqueue.engine.culprits import (
@@ -73,20 +75,47 @@ def valid(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, 
     return dict(connection.execute(SQL["valid"], fence(leases)).fetchall())
 
 
-def lock(connection: Connection, lease: Lease | Claim) -> Lock | None:
-    """Lock the row of `lease` until the transaction ends; return None if the lease is lost."""
+def lock(
+    connection: Connection, lease: Lease | Claim, *, patience: str | None = None
+) -> Lock | None:
+    """Lock the row of `lease` until the transaction ends; return None if the lease is lost.
+
+    Args:
+        patience: how long it waits for a transaction that has locked the row; None: to its end.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: it has waited for so long.
+    """
     row = connection.execute(SQL["lock"], _fence_of(lease)).fetchone()
+    if not row:
+        with _waiting(connection, patience):
+            row = connection.execute(SQL["lock_waiting"], _fence_of(lease)).fetchone()
     return Lock(*row) if row else None
 
 
-def lock_all(connection: Connection, leases: Iterable[Lease | Claim]) -> dict[int, Lock]:
-    """Lock the rows of `leases` in the order of their ids, until the transaction ends.
+def lock_all(
+    connection: Connection, leases: Collection[Lease | Claim], *, patience: str
+) -> dict[int, Lock]:
+    """Lock the rows of `leases` until the transaction ends.
+
+    Args:
+        patience: how long it waits for a transaction that has locked a row.
 
     Returns:
         The lock of each id. A lost lease has none.
+
+    Raises:
+        psycopg.errors.LockNotAvailable: it has waited for so long.
     """
     rows = connection.execute(SQL["lock_all"], fence(leases)).fetchall()
+    if len(rows) < len(leases):
+        with _waiting(connection, patience):
+            rows = connection.execute(SQL["lock_all_waiting"], fence(leases)).fetchall()
     return {id: Lock(pid, transaction) for id, pid, transaction in rows}
+
+
+def _waiting(connection: Connection, patience: str | None) -> AbstractContextManager[None]:
+    return nullcontext() if patience is None else waiting_at_most(connection, patience)
 
 
 def let_go(connection: Connection, locks: Collection[Lock]) -> None:

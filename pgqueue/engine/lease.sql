@@ -34,14 +34,23 @@ WHERE m.id = ANY (%(ids)s::bigint[]) AND m.state || '' = 'running'
 
 -- name: lock
 -- An atomic task locks its own row while it runs: heartbeat and rescue skip the row, and under
--- REPEATABLE READ no heartbeat's update makes its settle fail.
+-- REPEATABLE READ no heartbeat's update makes its settle fail. A row that is locked just now is skipped.
+-- include: lock_waiting
+SKIP LOCKED
+
+-- name: lock_waiting
 SELECT pg_backend_pid(), pg_current_xact_id()::xid::text
 FROM pgqueue_message
 -- include: still_mine
 FOR NO KEY UPDATE
 
 -- name: lock_all
--- As `lock`, for all messages of a batch. The order of the ids keeps two batches from a deadlock.
+-- As `lock`, for all messages of a batch.
+-- include: lock_all_waiting
+SKIP LOCKED
+
+-- name: lock_all_waiting
+-- The order of the ids keeps two batches from a deadlock.
 SELECT id, pg_backend_pid(), pg_current_xact_id()::xid::text
 FROM pgqueue_message m
 JOIN unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[])

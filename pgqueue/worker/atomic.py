@@ -41,6 +41,10 @@ logger = logger_of(__name__)
 LONGER = "2s"
 """How long a pause waits for a lock after the commit: what follows a failure would not pause."""
 
+BEGINNING = "500ms"
+"""How long a run that begins waits for a transaction that has locked its message. It is longer than
+a heartbeat, and shorter than the time after which PostgreSQL looks for a deadlock."""
+
 GONE = (NotBegun, TransactionLost)
 """Errors after which nothing can be written in the transaction."""
 
@@ -74,6 +78,7 @@ class AtomicRun:
         call: calls the task. If it returns, the task's changes stay; if it raises, they are undone.
         is_inside: the transaction is a savepoint in the caller's transaction, whose isolation
             level applies.
+        has_run: the function has returned already, and only its ending is left to be written.
     """
 
     alias: str
@@ -81,6 +86,7 @@ class AtomicRun:
     run: Run
     call: Callable[[], Ending]
     is_inside: bool = False
+    has_run: bool = False
     _later: list[Callable[[], object]] = field(default_factory=list, init=False)
 
     def ending(self) -> Ending:
@@ -92,7 +98,7 @@ class AtomicRun:
         Raises:
             FailedUnwritten: the run has failed, and other transactions keep this from being written
                 here. The settler must write it.
-            NotBegun: the transaction could not begin.
+            NotBegun: the transaction could not begin, or another one has the message locked.
             Exception: nothing was written: the commit failed, or each run ended in a conflict.
         """
         reruns = RERUNS
@@ -152,7 +158,12 @@ class AtomicRun:
     def _run_locked(self) -> Ending:
         connection, leased = connections[self.alias].connection, self.run.leased
         # Lock the message's row first: heartbeat and rescue skip it during the run.
-        leased.lock = lease.lock(connection, leased.claim)
+        patience = None if self.has_run else BEGINNING
+        try:
+            leased.lock = lease.lock(connection, leased.claim, patience=patience)
+        except LockNotAvailable as error:
+            # It keeps no thread waiting. The settler hands it back once it is free.
+            raise NotBegun from error
         if not leased.lock:
             leased.lost = True
             return Closed()

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from asgiref.sync import async_to_sync
 from django.db import connections, transaction
+from psycopg.errors import LockNotAvailable
 
 from pgqueue import signals
 from pgqueue.calls.outcomes import Closed, Ending
@@ -27,13 +28,14 @@ from pgqueue.tasks.run_middleware import around
 from pgqueue.values.tracebacks import calls_user_code
 from pgqueue.worker.announcing import complain, tell_receivers
 from pgqueue.worker.atomic import (
+    BEGINNING,
     GONE,
     AtomicRun,
     FailedUnwritten,
     check_unbroken,
     is_kept_from,
 )
-from pgqueue.worker.failures import failed, unbegun
+from pgqueue.worker.failures import NotBegun, failed, unbegun
 from pgqueue.worker.leased_batch import LeasedBatch
 from pgqueue.worker.leases import LeasedMessage, Run
 from pgqueue.worker.runner import (
@@ -325,7 +327,11 @@ class AtomicBatch(AtomicRun):
         batch, connection = self.batch, connections[self.alias].connection
         leased = batch.batch
         batch.forget()  # an earlier call was rolled back
-        locks = lease.lock_all(connection, [run.leased.claim for run in leased.runs])
+        claims = [run.leased.claim for run in leased.runs]
+        try:
+            locks = lease.lock_all(connection, claims, patience=BEGINNING)
+        except LockNotAvailable as error:
+            raise NotBegun from error
         for run in leased.runs:
             run.leased.lost = run.leased.claim.id not in locks
             run.context.claim, run.context.growth = run.leased.claim, None

@@ -327,7 +327,8 @@ class Runner:
             grow(run, self.alias)
             return ending
 
-        return AtomicRun(self.alias, True, run, call, is_inside=self.is_inside).ending()
+        inside = self.is_inside
+        return AtomicRun(self.alias, True, run, call, is_inside=inside, has_run=True).ending()
 
     def ended(self, run: Run, value: Callable[[], Any]) -> Ending:
         """Return the ending of a run after its function.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from signal import SIGTERM
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -13,12 +15,24 @@ from django.core.management import call_command
 from django.db import connection
 
 from pgqueue import Channel, Task, TaskContext, flow, signals
+from pgqueue.calls.outcomes import Closed, HandedBack
+from pgqueue.claiming.run_counts import Tally
+from pgqueue.database.connections import connect
+from pgqueue.engine import cancel
 from pgqueue.models import History, Message
 from pgqueue.states import Outcome, State
 from pgqueue.tasks import TaskResult, run_middleware
+from pgqueue.worker.batch_runner import BatchRunner
 from pgqueue.worker.deadline import OVERRUN
+from pgqueue.worker.handlers import Handlers
+from pgqueue.worker.leased_batch import LeasedBatch
+from pgqueue.worker.leases import LeasedMessage, Leases
+from pgqueue.worker.quarantine import Quarantine
+from pgqueue.worker.runner import Runner
+from pgqueue.worker.timeouts import Timeouts
 from tests import batch_jobs, jobs
 from tests.eventually import eventually
+from tests.factories import claim
 from tests.processes import Process, worker
 
 pytestmark = [pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -346,6 +360,28 @@ class TestATimeout:
 
         assert set(statuses(results)) == {State.DEAD}
         assert all("TaskTimeout" in each.errors[0].traceback for each in results)
+
+
+def test_an_atomic_batch_waits_for_no_transaction_that_has_a_message_locked() -> None:
+    batch_jobs.make_groups.enqueue_many([("a",), ("b",)])
+    with connect("default", name="test") as session:
+        claims = claim(session)
+    batch = LeasedBatch([LeasedMessage(each, monotonic()) for each in claims])
+    quarantine = Quarantine("default", Leases(), max_lost=3)
+    runner = BatchRunner(Runner("default", Timeouts(), Handlers("default"), quarantine, Tally()))
+
+    with (
+        closing(connect("default", name="test")) as operator,
+        ThreadPoolExecutor(1) as pool,
+        operator.transaction(force_rollback=True),
+    ):
+        cancel.cancel(operator, [claims[1].id])
+        ended = pool.submit(runner.run, batch).result(20)
+
+    assert [type(ending) for _, ending in ended] == [HandedBack] * 2
+    assert not any(each.lost for each in batch.messages)
+    assert [type(ending) for _, ending in runner.run(batch)] == [Closed] * 2
+    assert Group.objects.count() == 2
 
 
 class TestAHardTimeout:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from time import monotonic
 from types import SimpleNamespace
@@ -19,9 +21,10 @@ from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 
 from pgqueue import TaskContext, signals, task
-from pgqueue.calls.outcomes import Closed, Ending, Retried
+from pgqueue.calls.outcomes import Closed, Ending, HandedBack, Retried
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session, connect
+from pgqueue.engine import cancel
 from pgqueue.exceptions import (
     Cancel,
     Defer,
@@ -742,6 +745,24 @@ class TestAnAtomicTask:
 
         result.refresh()
         assert result.return_value == level
+
+    @pytest.mark.parametrize("level", [True, "repeatable read", "serializable"])
+    def test_waits_for_no_transaction_that_has_its_message_locked(self, level: Any) -> None:
+        isolation.using(atomic=level).enqueue()
+        leased = claim_one()
+
+        with (
+            closing(connect("default", name="test")) as operator,
+            ThreadPoolExecutor(1) as pool,
+            operator.transaction(force_rollback=True),
+        ):
+            cancel.cancel(operator, [leased.claim.id])
+            ending = pool.submit(run, leased).result(20)
+
+        assert isinstance(ending, HandedBack)
+        assert not leased.lost
+        assert isinstance(run(leased), Closed)
+        assert History.objects.get().outcome == Outcome.SUCCEEDED
 
     def test_is_isolated_only_as_postgresql_can(self) -> None:
         with pytest.raises(InvalidTask, match="one of read committed, repeatable read, serial"):

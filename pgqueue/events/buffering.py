@@ -122,7 +122,7 @@ class BufferedPublisher:
                 flusher = _Flusher(self, self._session)
                 atexit.register(self.close)
                 flusher.start()
-                # Last: a timeout of a task may strike in any of these lines, or in the start.
+                # Last: a task's timeout may strike before.
                 self._flusher = flusher
             self._events.append(new)
             count = len(self._events)

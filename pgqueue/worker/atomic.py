@@ -78,7 +78,6 @@ class AtomicRun:
         call: calls the task. If it returns, the task's changes stay; if it raises, they are undone.
         is_inside: the transaction is a savepoint in the caller's transaction, whose isolation
             level applies.
-        has_run: the function has returned already, and only its ending is left to be written.
     """
 
     alias: str
@@ -87,6 +86,7 @@ class AtomicRun:
     call: Callable[[], Ending]
     is_inside: bool = False
     has_run: bool = False
+    """Whether the function has returned already, so that only the ending must be written."""
     _later: list[Callable[[], object]] = field(default_factory=list, init=False)
 
     def ending(self) -> Ending:

@@ -32,7 +32,7 @@ from pgqueue.listing import index
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import last_error
 from pgqueue.models import Message
-from pgqueue.models.fields import StatementTimestamp
+from pgqueue.models.fields import StatementTimestamp, exactly
 from pgqueue.operating import bulk
 from pgqueue.operating.channels import WAITING, Channel
 from pgqueue.states import State
@@ -355,9 +355,8 @@ def _too_much(channel: Channel, given: Mapping[str, Any]) -> tuple[int, bool]:
         rows = rows.filter(Q(state__in=[state.value for state in WAITING]))
         with without(rows.db, "seqscan"):
             looked_at = rows.values("pk")[: index.REACH]
-            old = Message.objects.using(rows.db).filter(
-                pk__in=looked_at, created_at__lt=StatementTimestamp() - given["older_than"]
-            )
+            oldest = StatementTimestamp() - exactly(given["older_than"])
+            old = Message.objects.using(rows.db).filter(pk__in=looked_at, created_at__lt=oldest)
             count = old.count()
         found, is_exact = max(found, count), is_exact and waiting < index.REACH
     return found, is_exact

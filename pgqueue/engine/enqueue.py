@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine import copying
-from pgqueue.engine.values import Cursors, Tuples, array
+from pgqueue.engine.values import Cursors, Tuples, array, exact
 from pgqueue.exceptions import BatchTooLarge, ChannelFull
 from pgqueue.states import State
 
@@ -212,7 +212,7 @@ def _now(
                 "priority": common.priority,
                 "max_attempts": common.max_attempts,
                 "expires_at": common.expires_at,
-                "expires_after": common.expires_after,
+                "expires_after": exact(common.expires_after),
                 "parent_id": common.parent_id,
             },
         )
@@ -270,7 +270,7 @@ def _each(
     given = zip(
         keys, payloads, bodies or nothing, dedupe_keys or nothing, ids or nothing, strict=True
     )
-    parameters = common._asdict()
+    parameters = _parameters(common)
     with connection.cursor() as cursor:
         if len(keys) == 1:
             [(key, payload, body, dedupe_key, id)] = given
@@ -289,6 +289,16 @@ def _each(
     return Enqueued(ids, State(states[0]), run_ats[0], created_ats[0], any(told), came_of)
 
 
+def _parameters(common: Common) -> dict[str, Any]:
+    return {
+        **common._asdict(),
+        "run_after": exact(common.run_after),
+        "expires_after": exact(common.expires_after),
+        "held_for": exact(common.held_for),
+        "dedupe_for": exact(common.dedupe_for),
+    }
+
+
 def is_remembered(connection: Cursors, channel: str, dedupe_key: str) -> bool:
     """Return whether a dedupe key is remembered, whatever became of its message."""
     with connection.cursor() as cursor:
@@ -303,7 +313,8 @@ def _bound(connection: Cursors, longest_wait: timedelta, stored: Enqueued) -> En
     if not replaced:
         return stored
     with connection.cursor() as cursor:
-        cursor.execute(SQL["bound_wait"], {"ids": array(replaced), "longest_wait": longest_wait})
+        given = {"ids": array(replaced), "longest_wait": exact(longest_wait)}
+        cursor.execute(SQL["bound_wait"], given)
         bound = {id: row for id, *row in cursor.fetchall()}
     state, run_at, _ = bound.get(stored.ids[0], (stored.state, stored.run_at, False))
     is_told = stored.is_told or any(told for _, _, told in bound.values())
@@ -347,7 +358,7 @@ def _copy(
 
     A producer's role has no right to COPY: a function of the database stores each of its messages.
     """
-    cursor.execute(SQL["begun"], {**common._asdict(), "keys": list(set(keys))})
+    cursor.execute(SQL["begun"], {**_parameters(common), "keys": list(set(keys))})
     state, run_at, created_at, expires_at, lease_until, governed, may_copy = cursor.fetchone()
     if not may_copy:
         return _each(connection, common, keys, payloads, None, None, ids)

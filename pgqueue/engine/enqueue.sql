@@ -7,15 +7,15 @@
 SELECT id, state, due_at, created_at, is_told, came_of
 FROM pgqueue_enqueue_v1(
     %(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, %(body)s, %(metadata)s::jsonb, %(options)s::jsonb,
-    %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s, %(expires_at)s, %(expires_after)s,
-    %(held_for)s, %(ordered)s, %(dedupe_key)s, %(dedupe_for)s, %(replaces)s, %(parent_id)s, %(id)s,
+    %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s::interval, %(expires_at)s, %(expires_after)s::interval,
+    %(held_for)s::interval, %(ordered)s, %(dedupe_key)s, %(dedupe_for)s::interval, %(replaces)s, %(parent_id)s, %(id)s,
     %(flow_id)s, %(waits)s)
 
 -- name: enqueue_now
 -- Enqueue a message in the most frequent case, with fewer parameters.
 SELECT pgqueue_enqueue_now_v1(
     %(channel)s, %(key)s, %(task)s, %(payload)s::jsonb, %(body)s, %(metadata)s::jsonb, %(options)s::jsonb,
-    %(priority)s::smallint, %(max_attempts)s, %(expires_at)s, %(expires_after)s, %(parent_id)s)
+    %(priority)s::smallint, %(max_attempts)s, %(expires_at)s, %(expires_after)s::interval, %(parent_id)s)
 
 -- name: enqueue_each
 -- Store several messages in the order of their dedupe keys, so that two producers of the same keys do not
@@ -30,8 +30,8 @@ FROM (
     OFFSET 0) each
 CROSS JOIN LATERAL pgqueue_enqueue_v1(
     %(channel)s, each.key, %(task)s, each.payload::jsonb, each.body, %(metadata)s::jsonb, %(options)s::jsonb,
-    %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s, %(expires_at)s, %(expires_after)s,
-    %(held_for)s, %(ordered)s, each.dedupe_key, %(dedupe_for)s, %(replaces)s, %(parent_id)s, each.id,
+    %(priority)s::smallint, %(max_attempts)s, %(run_at)s, %(run_after)s::interval, %(expires_at)s, %(expires_after)s::interval,
+    %(held_for)s::interval, %(ordered)s, each.dedupe_key, %(dedupe_for)s::interval, %(replaces)s, %(parent_id)s, each.id,
     %(flow_id)s, %(waits)s) AS stored
 ORDER BY each.number
 

@@ -21,7 +21,7 @@ from pgqueue.engine.culprits import (
     leave_out,
     may_be_a_row,
 )
-from pgqueue.engine.values import Connection, Cursors
+from pgqueue.engine.values import Connection, Cursors, exact
 
 SQL = load(__name__)
 
@@ -304,7 +304,7 @@ def fail(
         False if the partition was lost, or the cursor is beyond, or was set back.
     """
     given = {"name": name, "partition": partition, "reader": reader, "upto": upto, "stored": stored}
-    failed = {"failures": failures, "error": error, "retry_after": retry_after}
+    failed = {"failures": failures, "error": error, "retry_after": exact(retry_after)}
     with connection.cursor() as cursor:
         cursor.execute(SQL["fail"], {**given, **failed})
         return bool(cursor.rowcount)

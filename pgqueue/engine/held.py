@@ -3,7 +3,7 @@ from datetime import timedelta
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine import partitions
-from pgqueue.engine.values import Connection
+from pgqueue.engine.values import Connection, exact
 
 SQL = load(__name__)
 
@@ -21,5 +21,5 @@ def abandon(connection: Connection, ids: Collection[int]) -> set[int]:
 
 def extend(connection: Connection, ids: Collection[int], *, hold: timedelta) -> set[int]:
     """Move the deadline of held messages to `hold` from now; return the ids still held."""
-    rows = connection.execute(SQL["extend"], {"ids": list(ids), "hold": hold})
+    rows = connection.execute(SQL["extend"], {"ids": list(ids), "hold": exact(hold)})
     return {row[0] for row in rows}

@@ -17,7 +17,7 @@ from pgqueue.engine.culprits import (
     by_halves,
     tell,
 )
-from pgqueue.engine.values import Claim, Connection, Cursors, Lease, array, fence
+from pgqueue.engine.values import Claim, Connection, Cursors, Lease, array, exact, fence
 
 SQL = load(__name__)
 
@@ -155,7 +155,7 @@ def checkpoint(
         "progress": progress,
         "payload": payload,
         "body": body,
-        "extend": extend,
+        "extend": exact(extend),
         "extra_attempts": extra_attempts,
     }
     with connection.cursor() as cursor:
@@ -167,7 +167,7 @@ def checkpoint(
 def prolong(connection: Cursors, lease: Lease | Claim, extend: timedelta) -> bool:
     """Let one lease end `extend` from now at the earliest; return whether it is still valid."""
     with connection.cursor() as cursor:
-        cursor.execute(SQL["prolong"], {**_fence_of(lease), "extend": extend})
+        cursor.execute(SQL["prolong"], {**_fence_of(lease), "extend": exact(extend)})
         return cursor.fetchone() is not None
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pgqueue.database.sql_files import load
 from pgqueue.engine import partitions
 from pgqueue.engine.culprits import Part, apart
-from pgqueue.engine.values import Connection
+from pgqueue.engine.values import Connection, exact
 from pgqueue.states import State
 
 SQL = load(__name__)
@@ -53,7 +53,7 @@ def bounds(
     Args:
         asking: the age counts from the enqueue of this message; None: from now.
     """
-    given = {"channel": channel, "keep": keep, "older_than": older_than, "asking": asking}
+    given = {"channel": channel, "keep": keep, "older_than": exact(older_than), "asking": asking}
     row = connection.execute(SQL["bounds"], given).fetchone()
     return PurgeBounds(*row) if row else PurgeBounds(None, None, None)
 

@@ -2,4 +2,4 @@
 -- the dedupe key of a message; message_id 0 is no message.
 
 -- name: remember
-SELECT pgqueue_remember_v1(%(ids)s::text[], %(lasting)s)
+SELECT pgqueue_remember_v1(%(ids)s::text[], %(lasting)s::interval)

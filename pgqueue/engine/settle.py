@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine import partitions
-from pgqueue.engine.values import Claim, Connection, Lease, fence, microseconds
+from pgqueue.engine.values import Claim, Connection, Lease, exact_array, fence, microseconds
 
 SQL = load(__name__)
 
@@ -125,7 +125,7 @@ def suspend(connection: Connection, suspended: Collection[Suspension]) -> set[in
         {
             **fence(each.lease for each in suspended),
             "steps": [each.steps for each in suspended],
-            "delays": [each.delay for each in suspended],
+            "delays": exact_array(each.delay for each in suspended),
             "untils": [each.until for each in suspended],
             "woken": [each.is_woken for each in suspended],
             "progressed": [each.has_progressed for each in suspended],
@@ -154,7 +154,7 @@ def retry(connection: Connection, failures: Collection[Failure]) -> set[int]:
         {
             **fence(failure.lease for failure in failures),
             "errors": [failure.error for failure in failures],
-            "delays": [failure.delay for failure in failures],
+            "delays": exact_array(failure.delay for failure in failures),
             "started": microseconds(failure.started for failure in failures),
             "anew": [failure.anew for failure in failures],
         },
@@ -214,7 +214,7 @@ def pause(connection: Connection, pauses: Mapping[Pause, timedelta]) -> None:
     # other.
     channels = sorted(each for each in pauses if each.channel and each.key is None)
     if channels:
-        delays = [pauses[each] for each in channels]
+        delays = exact_array(pauses[each] for each in channels)
         given = {"names": [each.channel for each in channels], "delays": delays}
         connection.execute(SQL["pause"], given)
     lanes = sorted(each for each in pauses if each.key is not None)
@@ -224,12 +224,12 @@ def pause(connection: Connection, pauses: Mapping[Pause, timedelta]) -> None:
             {
                 "channels": [each.channel for each in lanes],
                 "keys": [each.key for each in lanes],
-                "delays": [pauses[each] for each in lanes],
+                "delays": exact_array(pauses[each] for each in lanes),
             },
         )
     tasks = sorted((each for each in pauses if each.task), key=attrgetter("task"))
     if tasks:
-        delays = [pauses[each] for each in tasks]
+        delays = exact_array(pauses[each] for each in tasks)
         names = [each.task for each in tasks]
         connection.execute(SQL["pause_tasks"], {"tasks": names, "delays": delays})
 
@@ -240,7 +240,7 @@ def _deferred(connection: Connection, deferrals: Collection[Deferral]) -> set[in
         "defer",
         {
             **fence(deferral.lease for deferral in deferrals),
-            "delays": [deferral.delay for deferral in deferrals],
+            "delays": exact_array(deferral.delay for deferral in deferrals),
             "progress": [deferral.progress for deferral in deferrals],
             "counted": [deferral.counted for deferral in deferrals],
         },

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
 from pgqueue.database.sql_files import load as load_statements
-from pgqueue.engine.values import Claim, Connection, Cursors, array, fence, microseconds
+from pgqueue.engine.values import Claim, Connection, Cursors, array, exact, fence, microseconds
 
 SQL = load_statements(__name__)
 
@@ -256,7 +256,7 @@ def store(
                 "result": step.result,
                 "error": step.error,
                 "tries": step.tries,
-                "delay": delay,
+                "delay": exact(delay),
                 "until": until,
                 "took": took,
                 "given": values,

@@ -11,6 +11,7 @@ from django.db.models.fields.json import KeyTextTransform, KeyTransform
 from django.db.models.functions import Left
 from django.utils.translation import gettext_lazy as _
 
+from pgqueue.engine.values import exact
 from pgqueue.listing import index
 from pgqueue.listing.index import NEWEST_FIRST, Comparison, Index, Listing, channels_in_use
 from pgqueue.models import History, Message
@@ -72,7 +73,7 @@ OLDEST_FIRST = Index(order=("id",), wording=_("The oldest first"))
 
 def enqueued_before(age: timedelta) -> dict[str, Comparison]:
     """Return the condition of messages that were enqueued longer ago than `age`."""
-    return {"created_at": Comparison("{} < statement_timestamp() - %s", age)}
+    return {"created_at": Comparison("{} < statement_timestamp() - %s::interval", exact(age))}
 
 
 def failed_with(name: str) -> dict[str, Comparison]:

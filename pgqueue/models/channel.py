@@ -12,7 +12,7 @@ from django.db.models.lookups import GreaterThanOrEqual, LessThanOrEqual
 from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
-from pgqueue.models.fields import GeneratedField, InstantField, StatementTimestamp
+from pgqueue.models.fields import GeneratedField, InstantField, StatementTimestamp, exactly
 from pgqueue.options.policies import (
     BREAKER,
     FASTEST_RATE,
@@ -49,7 +49,9 @@ class ChannelQuerySet(models.QuerySet["Channel"]):
             until: when the pause ends, or how long it lasts; None: it ends by `resume()` only. A
                 channel that is paused already gets this end.
         """
-        end: Any = StatementTimestamp() + until if isinstance(until, timedelta) else until
+        end: Any = until
+        if isinstance(until, timedelta):
+            end = StatementTimestamp() + exactly(until)
         changed = self.filter(~IS_PAUSED).update(paused=True, paused_until=end)
         self.paused().exclude(paused_until=end).update(paused_until=end)
         return changed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.checks import CheckMessage
@@ -10,9 +11,11 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Func
+from django.db.models import Func, Value
+from django.db.models.functions import Cast
 from django.db.models.sql.compiler import SQLCompiler
 
+from pgqueue.engine.values import exact
 from pgqueue.values.instants import of_project
 from pgqueue.values.readable import EARLIEST, LATEST, TOO_MUCH
 
@@ -29,6 +32,11 @@ class StatementTimestamp(Func):
 
     template = "STATEMENT_TIMESTAMP()"
     output_field = models.DateTimeField()
+
+
+def exactly(span: timedelta) -> Func:
+    """Return a duration to add to a time, without days: a zone may make a day longer."""
+    return Cast(Value(exact(span)), models.DurationField())
 
 
 NEAREST = (

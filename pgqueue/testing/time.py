@@ -4,10 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Func, Model, Value
+from django.db.models import F, Func, Model
 
 from pgqueue.conf import settings
 from pgqueue.models import Breaker, Channel, Cursor, Dedupe, Gate, Lane, Message, Step, TaskPause
+from pgqueue.models.fields import exactly
 from pgqueue.values.number_checks import as_timedelta
 
 INSTANTS: dict[type[Model], list[str]] = {
@@ -54,7 +55,7 @@ def advance(by: timedelta | float, *, database: str | None = None) -> None:
     alias = database or settings().database
     with transaction.atomic(using=alias):
         for model, names in INSTANTS.items():
-            earlier: dict[str, Any] = {name: F(name) - span for name in names}
+            earlier: dict[str, Any] = {name: F(name) - exactly(span) for name in names}
             model._base_manager.using(alias).update(**earlier)
         breakers = Breaker._base_manager.using(alias)
-        breakers.update(failed_at=_EachEarlier(F("failed_at"), Value(span)))
+        breakers.update(failed_at=_EachEarlier(F("failed_at"), exactly(span)))

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.contrib import admin
@@ -36,6 +36,12 @@ class ChannelForm(forms.ModelForm):  # type: ignore[type-arg]
             date, time = until.widget.widgets
             date.attrs["aria-label"] = _("Date")
             time.attrs["aria-label"] = _("Time")
+            # Django shows the value that the form began with again only under this name, which two
+            # inputs do not post. In its place it shows the new value, so nothing seems changed.
+            began_with, given = self.add_initial_prefix("paused_until"), cast("Any", self.data)
+            if self.is_bound and began_with not in given:
+                self.data = given = given.copy()
+                given[began_with] = ""
 
     def clean_name(self) -> str:
         # Django would look in the database that its routers choose.

@@ -57,11 +57,15 @@ def told(response: Any) -> list[str]:
 
 def shown_form(client: Client, path: str, **changed: str) -> dict[str, Any]:
     """Return the data that a browser posts for the form of a page, with some fields changed."""
-    page: Any = client.get(path)
+    return {**fields_of(client.get(path)), **changed}
+
+
+def fields_of(page: Any) -> dict[str, Any]:
+    """Return the data that a browser posts for the form of a page."""
     form = page.context["adminform"].form
     parts = Inputs()
     parts.feed("".join(str(each) for each in form))
-    return {**parts.data, **changed}
+    return parts.data
 
 
 class Inputs(HTMLParser):

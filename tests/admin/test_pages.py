@@ -24,7 +24,7 @@ from pgqueue.engine import settle
 from pgqueue.engine.errors import describe
 from pgqueue.events.subscriptions import create
 from pgqueue.models import Channel, Message, Worker
-from tests.admin.acting import HISTORY, MESSAGES, act, shown_form, told
+from tests.admin.acting import HISTORY, MESSAGES, act, fields_of, shown_form, told
 from tests.admin.conftest import Connection, Login
 from tests.factories import bury, claim, done, enqueue, failure, insert, register, run
 
@@ -304,6 +304,35 @@ def test_an_old_form_of_a_channel_ends_no_pause(db, login: Login):
     mail = Channel.objects.get()
     assert saved.status_code == 302
     assert (mail.paused, mail.paused_until, mail.on_dead) == (True, until, "skip")
+
+
+def test_an_end_of_a_pause_is_saved_after_an_error_of_its_form(db, login: Login):
+    editor = login("view_channel", "change_channel")
+    Channel.objects.create(name="mail")
+    path = f"{CHANNELS}mail/change/"
+    end = {"paused_until_0": "2999-01-31", "paused_until_1": "08:30:00"}
+    given = {**shown_form(editor, path), **end}
+
+    refused = fields_of(editor.post(path, given))
+    saved = editor.post(path, {**refused, "paused": "on"})
+
+    mail = Channel.objects.get()
+    assert saved.status_code == 302
+    assert (mail.paused, mail.paused_until) == (True, datetime(2999, 1, 31, 8, 30, tzinfo=UTC))
+
+
+def test_a_moved_end_of_a_pause_is_saved_after_an_error_of_its_form(db, login: Login):
+    editor = login("view_channel", "change_channel")
+    pgqueue.Channel("mail").pause(until=timedelta(days=1))
+    path = f"{CHANNELS}mail/change/"
+    end = {"paused_until_0": "2999-01-31", "paused_until_1": "08:30:00"}
+    given = {**shown_form(editor, path), **end}
+
+    refused = fields_of(editor.post(path, {**given, "retention": "odd"}))
+    saved = editor.post(path, {**refused, "retention": ""})
+
+    assert saved.status_code == 302
+    assert Channel.objects.get().paused_until == datetime(2999, 1, 31, 8, 30, tzinfo=UTC)
 
 
 def test_a_channels_form_ends_the_pause_that_it_shows(db, login: Login):

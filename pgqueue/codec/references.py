@@ -45,6 +45,13 @@ def referred(plain: Any) -> int | None:
     return None
 
 
+def referred_in(plain: Any) -> set[int]:
+    """Return the ids of the messages whose results JSON refers to."""
+    tags: list[dict[str, Any]] = []
+    _find(plain, tags)
+    return {tag["value"] for tag in tags}
+
+
 def filled(plain: Any, values: Mapping[int, Any]) -> Any:
     """Return JSON with plain values in the place of the results that it refers to."""
     if type(plain) is list:

@@ -9,13 +9,15 @@ from typing import Any
 import psycopg
 from django.db import DatabaseError, connections, transaction
 
+from pgqueue.codec.arguments import parse
 from pgqueue.codec.encoding import Returned
+from pgqueue.codec.references import referred_in
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import steps
 from pgqueue.engine.enqueue import Common
 from pgqueue.engine.lookup import Found
 from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidStep
-from pgqueue.tasks import flow_results
+from pgqueue.tasks import flow_results, tenants
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
 
@@ -84,9 +86,8 @@ def fork(
 def _store(
     task: Declaration[Any, Any], found: Found, payload: str | None, further: dict[str, Any]
 ) -> int:
-    own = {
-        name: value for name, value in json.loads(found.metadata).items() if name not in OF_ONE_RUN
-    }
+    stored: dict[str, Any] = json.loads(found.metadata)
+    own = {name: value for name, value in stored.items() if name not in OF_ONE_RUN}
     common = Common(
         channel=found.channel,
         task=found.task,
@@ -103,24 +104,38 @@ def _store(
         connections[task.alias],
         common,
         keys=[found.key],
-        payloads=[_payload(task, found) if payload is None else payload],
+        payloads=[_payload(task, found, stored) if payload is None else payload],
     ).ids
     if id is None:
         raise ChannelFull(f"The channel {found.channel!r} is full, and drops further messages.")
     return id
 
 
-def _payload(task: Declaration[Any, Any], found: Found) -> str:
+def _payload(task: Declaration[Any, Any], found: Found, metadata: Mapping[str, Any]) -> str:
     """Return the arguments of a message as JSON: of one of a flow, with the results in them.
 
     The new message is of no flow, and takes no results as it runs.
     """
     if found.flow_id is None:
         return found.payload
-    taken: dict[int, Returned] = {}
+    try:
+        # Without results, it need not be readable here. With some, it is read as its run reads it.
+        if not referred_in(parse("the payload", task.codec.opened(found.payload))):
+            return found.payload
+        with tenants.around_stored(found.id, metadata):
+            return _with_results(task, found)
+    except (DatabaseError, psycopg.Error):
+        raise
+    except Exception as error:  # also of a parent's module, as it is imported
+        raise InvalidArguments(
+            f"{found.task} #{found.id} can't be enqueued once more with its own arguments: "
+            f"{str(error).rstrip('.')}. Give it other ones: args=, kwargs=."
+        ) from error
 
+
+def _with_results(task: Declaration[Any, Any], found: Found) -> str:
     def results(ids: Collection[int]) -> Mapping[int, Returned]:
-        taken.update(flow_results.results(task.alias, ids, since=found.created_at))
+        taken = flow_results.results(task.alias, ids, since=found.created_at)
         for id, each in taken.items():
             if each.error is not None:
                 raise each.error
@@ -130,13 +145,5 @@ def _payload(task: Declaration[Any, Any], found: Found) -> str:
                 )
         return taken
 
-    try:
-        args, kwargs = task.codec.decode(found.payload, results)
-        return task.codec.encode(args, kwargs) if taken else found.payload
-    except (DatabaseError, psycopg.Error):
-        raise
-    except Exception as error:  # also of a parent's module, as it is imported
-        raise InvalidArguments(
-            f"{found.task} #{found.id} can't be enqueued once more with its own arguments: "
-            f"{str(error).rstrip('.')}. Give it other ones: args=, kwargs=."
-        ) from error
+    args, kwargs = task.codec.decode(found.payload, results)
+    return task.codec.encode(args, kwargs)

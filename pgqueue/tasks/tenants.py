@@ -180,6 +180,17 @@ def around(claim: Claim) -> AbstractContextManager[None]:
     return _NOWHERE if settings().tenant is None else entered(tenant_of(claim))
 
 
+def around_stored(id: int, metadata: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Return the context in which a stored message is read: in the tenant of its metadata.
+
+    Raises:
+        InvalidTenant: the metadata have something else than a name.
+    """
+    if settings().tenant is None:
+        return _NOWHERE
+    return entered(_checked(metadata.get(TENANT), f"message {id} has"))
+
+
 def around_events(metadata: Iterable[Any]) -> AbstractContextManager[None]:
     """Return the context in which a handler of events runs, by the metadata of each event.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 import pytest
@@ -176,6 +177,16 @@ class TestARerun:
         with pytest.raises(InvalidArguments, match=f"note #{gone.id} can't be .* kept any more. "):
             gone.rerun()
         assert returned(gone.rerun(args=[1])) is None
+
+    def test_of_a_flow_without_results_keeps_its_arguments_unread(self) -> None:
+        with flow("days") as f:
+            year = f.enqueue(flow_jobs.year_of, date(2030, 1, 1))
+        run_all()
+        History.objects.update(payload={"args": ["unreadable"], "kwargs": {}})
+
+        year.rerun()
+
+        assert Message.objects.get().payload["args"] == ["unreadable"]
 
     def test_of_a_flow_stores_no_encrypted_result_in_the_open(self, settings: Any) -> None:
         settings.PGQUEUE = {**settings.PGQUEUE, "ENCRYPTION_KEYS": [Fernet.generate_key().decode()]}

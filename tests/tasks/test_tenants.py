@@ -15,11 +15,13 @@ from django.db import OperationalError
 from django.test import override_settings
 
 from pgqueue import (
+    InvalidArguments,
     InvalidSchedule,
     InvalidTenant,
     TenantUnavailable,
     checks,
     consumer,
+    flow,
     models,
     publish,
     read,
@@ -27,7 +29,7 @@ from pgqueue import (
 )
 from pgqueue.conf import read as read_settings
 from pgqueue.database.session_state import sets_only_path
-from pgqueue.models import Message
+from pgqueue.models import History, Message
 from pgqueue.options.schedules import Schedule
 from pgqueue.signals import task_finished
 from pgqueue.tasks import scheduling, tenants
@@ -93,6 +95,27 @@ class TestAMessage:
         send("raw", 1)
 
         assert stored() == ["north"] * 4
+
+    def test_of_a_flow_is_enqueued_once_more_in_its_tenant(self) -> None:
+        answers["current"] = "north"
+        with flow("sums") as f:
+            result = f.enqueue(jobs.anything, f.enqueue(jobs.add, 1, b=1))
+        run_all(raise_errors=True)
+        answers["current"] = None
+        entered.clear()
+
+        result.rerun()
+
+        assert (entered, stored()) == (["north"], ["north"])
+
+    def test_of_a_flow_is_not_enqueued_once_more_if_its_tenant_is_gone(self) -> None:
+        with flow("sums") as f:
+            result = f.enqueue(jobs.anything, f.enqueue(jobs.add, 1, b=1))
+        run_all(raise_errors=True)
+        History.objects.update(metadata={"tenant": "gone"})
+
+        with pytest.raises(InvalidArguments, match="no such schema"):
+            result.rerun()
 
     def test_keeps_its_other_metadata(self) -> None:
         answers["current"] = "north"

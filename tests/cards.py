@@ -80,9 +80,18 @@ def issue() -> str:
     return CARD
 
 
+@task(redact=["return"])
+def issue_hidden() -> str:
+    return CARD
+
+
 @task(max_attempts=1)
 def dispute(paid: dict[str, str]) -> None:
     raise ValueError(f"{paid['receipt']} is disputed")
+
+
+@task(redact=["paid.receipt"])
+def book(paid: dict[str, str]) -> None: ...
 
 
 def leave_schedules() -> None:

@@ -7,6 +7,7 @@ wherever its code is known. The names of `PGQUEUE["REDACT"]` apply to all messag
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from inspect import Parameter
@@ -15,13 +16,23 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from django.utils.module_loading import autodiscover_modules
 
+from pgqueue.codec.encoding import Returned
 from pgqueue.codec.envelope import is_envelope
 from pgqueue.codec.hints import signature_of
 from pgqueue.codec.references import filled
 from pgqueue.conf import settings
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import DecryptionFailed, InvalidTask, MissingEncryptionKey
-from pgqueue.redaction import NOWHERE, Hidden, Redaction, RedactionRules, Redactor, Tree, tree_of
+from pgqueue.redaction import (
+    MASK,
+    NOWHERE,
+    Hidden,
+    Redaction,
+    RedactionRules,
+    Redactor,
+    Tree,
+    tree_of,
+)
 from pgqueue.tasks import registry
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
@@ -44,6 +55,7 @@ MOST_BYTES = 4 * 2**20
 LOOKED_THROUGH = 2**20
 """The limit of characters that are parsed, of the columns with such names: 0.5 s."""
 to_text = partial(json.dumps, ensure_ascii=False, default=str)
+_MARKED = re.compile(re.escape(MASK) + r" in #([0-9]+)")
 HARMLESS = (DecryptionFailed, MissingEncryptionKey)
 POSITIONAL = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
 NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -257,6 +269,29 @@ def _payload_of(claim: Claim) -> str | bytes | None:
     """Return a payload with its parents' results filled in."""
     values = {id: each.plain for id, each in claim.taken}
     return to_text(filled(json.loads(claim.payload or b"null"), values))
+
+
+def exposed(task: str, payload: Any, results: Mapping[int, Returned]) -> int | None:
+    """Return the id of a result whose redacted values the arguments of a task would show.
+
+    Names of fields are redacted in arguments, too, so only paths into return values matter.
+
+    Args:
+        payload: parsed JSON with references to the results.
+        results: the results by the ids of their messages.
+    """
+    marked = {}
+    for id, each in results.items():
+        redactor = rules(each.task).result
+        if redactor.tree != NOWHERE:
+            mark = json.dumps(f"{MASK} in #{id}")
+            text = redactor.redact(to_text(each.plain)).replace(json.dumps(MASK), mark)
+            marked[id] = json.loads(text)
+    if not marked:
+        return None
+    shown = rules(task).payload.redact(to_text(filled(payload, marked)))
+    found = _MARKED.search(shown)
+    return int(found[1]) if found else None
 
 
 def _of_event(event: Any) -> Iterator[RedactedColumn]:

@@ -17,7 +17,7 @@ from pgqueue.engine import steps
 from pgqueue.engine.enqueue import Common
 from pgqueue.engine.lookup import Found
 from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidStep
-from pgqueue.tasks import flow_results, tenants
+from pgqueue.tasks import flow_results, redacting, tenants
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
 
@@ -120,10 +120,11 @@ def _payload(task: Declaration[Any, Any], found: Found, metadata: Mapping[str, A
         return found.payload
     try:
         # Without results, it need not be readable here. With some, it is read as its run reads it.
-        if not referred_in(parse("the payload", task.codec.opened(found.payload))):
+        plain = parse("the payload", task.codec.opened(found.payload))
+        if not referred_in(plain):
             return found.payload
         with tenants.around_stored(found.id, metadata):
-            return _with_results(task, found)
+            return _with_results(task, found, plain)
     except (DatabaseError, psycopg.Error):
         raise
     except Exception as error:  # also of a parent's module, as it is imported
@@ -133,7 +134,7 @@ def _payload(task: Declaration[Any, Any], found: Found, metadata: Mapping[str, A
         ) from error
 
 
-def _with_results(task: Declaration[Any, Any], found: Found) -> str:
+def _with_results(task: Declaration[Any, Any], found: Found, plain: Any) -> str:
     def results(ids: Collection[int]) -> Mapping[int, Returned]:
         taken = flow_results.results(task.alias, ids, since=found.created_at)
         for id, each in taken.items():
@@ -143,6 +144,12 @@ def _with_results(task: Declaration[Any, Any], found: Found) -> str:
                 raise InvalidArguments(
                     f"the result of {each.task} #{id} is encrypted, and {task.name} is not"
                 )
+        shown = None if task.encrypted else redacting.exposed(task.name, plain, taken)
+        if shown is not None:
+            raise InvalidArguments(
+                f"the result of {taken[shown].task} #{shown} is redacted, and an argument of "
+                f"{task.name} would show it"
+            )
         return taken
 
     args, kwargs = task.codec.decode(found.payload, results)

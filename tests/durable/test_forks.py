@@ -16,7 +16,7 @@ from pgqueue.engine import steps
 from pgqueue.exceptions import InvalidArgument, InvalidArguments, InvalidStep
 from pgqueue.models import History, Message, Step, StoredSignal
 from pgqueue.testing import run_all
-from tests import encrypted_jobs, flow_jobs
+from tests import cards, encrypted_jobs, flow_jobs
 from tests.durable.running import (
     Oops,
     add,
@@ -196,6 +196,21 @@ class TestARerun:
 
         with pytest.raises(InvalidArguments, match=r"keep #\d+ is encrypted, and .*note is not"):
             result.rerun()
+
+    def test_of_a_flow_stores_no_redacted_result_in_the_open(self) -> None:
+        with flow("cards") as f:
+            hidden, partly = f.enqueue(cards.issue_hidden), f.enqueue(cards.charge, 7, cards.CARD)
+            shown = [f.enqueue(flow_jobs.note, hidden), f.enqueue(flow_jobs.note, [partly])]
+            redacted = [f.enqueue(cards.decline, hidden), f.enqueue(cards.book, partly)]
+        run_all()
+
+        for result, of in zip(shown, ("issue_hidden", "charge"), strict=True):
+            with pytest.raises(InvalidArguments, match=rf"{of} #\d+ is redacted, and .*note would"):
+                result.rerun()
+        stored = [int(result.rerun().id) for result in redacted]
+
+        again = [Message.objects.get(id=id).payload["args"] for id in stored]
+        assert [again[0], again[1][0]["receipt"]] == [[cards.CARD], cards.CARD]
 
 
 class TestAFork:

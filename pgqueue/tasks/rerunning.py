@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import psycopg
 from django.db import DatabaseError, connections, transaction
 
 from pgqueue.codec.arguments import parse
-from pgqueue.codec.encoding import Returned
 from pgqueue.codec.references import referred_in
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import steps
 from pgqueue.engine.enqueue import Common
 from pgqueue.engine.lookup import Found
-from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidStep
+from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidStep, PayloadTooLarge
 from pgqueue.tasks import flow_results, redacting, tenants
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import hint
@@ -135,22 +134,29 @@ def _payload(task: Declaration[Any, Any], found: Found, metadata: Mapping[str, A
 
 
 def _with_results(task: Declaration[Any, Any], found: Found, plain: Any) -> str:
-    def results(ids: Collection[int]) -> Mapping[int, Returned]:
-        taken = flow_results.results(task.alias, ids, since=found.created_at)
-        for id, each in taken.items():
-            if each.error is not None:
-                raise each.error
-            if each.is_encrypted and not task.encrypted:
-                raise InvalidArguments(
-                    f"the result of {each.task} #{id} is encrypted, and {task.name} is not"
-                )
-        shown = None if task.encrypted else redacting.exposed(task.name, plain, taken)
-        if shown is not None:
+    taken = flow_results.results(task.alias, referred_in(plain), since=found.created_at)
+    for id, each in taken.items():
+        if each.error is not None:
+            raise each.error
+        if each.is_encrypted and not task.encrypted:
             raise InvalidArguments(
-                f"the result of {taken[shown].task} #{shown} is redacted, and an argument of "
-                f"{task.name} would show it"
+                f"the result of {each.task} #{id} is encrypted, and {task.name} is not"
             )
-        return taken
-
-    args, kwargs = task.codec.decode(found.payload, results)
-    return task.codec.encode(args, kwargs)
+    shown = None if task.encrypted else redacting.exposed(task.name, plain, taken)
+    if shown is not None:
+        raise InvalidArguments(
+            f"the result of {taken[shown].task} #{shown} is redacted, and an argument of "
+            f"{task.name} would show it"
+        )
+    try:
+        args, kwargs = task.codec.decode(found.payload, lambda ids: taken)
+        return task.codec.encode(args, kwargs)
+    except (DatabaseError, psycopg.Error):
+        raise
+    except Exception as error:
+        if type(error) in (InvalidArguments, PayloadTooLarge):
+            raise
+        # Other errors may quote values, also redacted ones, and a traceback has their cause.
+        raise InvalidArguments(
+            f"they, or results among them, do not fit {task.name} ({type(error).__name__})"
+        ) from None

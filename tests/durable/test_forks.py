@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -211,6 +212,16 @@ class TestARerun:
 
         again = [Message.objects.get(id=id).payload["args"] for id in stored]
         assert [again[0], again[1][0]["receipt"]] == [[cards.CARD], cards.CARD]
+
+    def test_of_a_flow_quotes_no_result_that_does_not_fit(self) -> None:
+        with flow("cards") as f:
+            result = f.enqueue(cards.take, f.enqueue(cards.issue_hidden))
+        run_all()
+
+        with pytest.raises(InvalidArguments, match="UnreadablePayload") as refused:
+            result.rerun()
+
+        assert cards.CARD not in "".join(format_exception(refused.value))
 
 
 class TestAFork:

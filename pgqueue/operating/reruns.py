@@ -34,7 +34,7 @@ def rerun_each(
     Returns:
         An iterator over each id and the id of its rerun; None: the message does not exist, has not
         ended, no task has its name here, or the import of its task's module fails. Or it takes a
-        result of its flow that is gone, or must not be stored.
+        result of its flow that is gone, or must not be stored. Or its metadata is not readable.
 
     Raises:
         ChannelFull: a policy's max_size is reached. Earlier messages stay enqueued.

@@ -48,7 +48,7 @@ def rerun(task: Declaration[Any, Any], found: Found, payload: str | None = None)
 
     Raises:
         InvalidArguments: its own arguments are results of its flow, and one of them failed, is
-            gone, or must not be stored.
+            gone, or must not be stored. Or Python does not read its metadata.
         ChannelFull: a policy's max_size is reached.
     """
     return _store(task, found, payload, {"rerun_of": found.id})
@@ -85,7 +85,7 @@ def fork(
 def _store(
     task: Declaration[Any, Any], found: Found, payload: str | None, further: dict[str, Any]
 ) -> int:
-    stored: dict[str, Any] = json.loads(found.metadata)
+    stored = _metadata_of(found)
     own = {name: value for name, value in stored.items() if name not in OF_ONE_RUN}
     common = Common(
         channel=found.channel,
@@ -108,6 +108,17 @@ def _store(
     if id is None:
         raise ChannelFull(f"The channel {found.channel!r} is full, and drops further messages.")
     return id
+
+
+def _metadata_of(found: Found) -> dict[str, Any]:
+    try:
+        metadata: dict[str, Any] = json.loads(found.metadata)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(
+            f"{found.task} #{found.id} can't be enqueued once more: Python does not read its "
+            f"metadata: {error}."
+        ) from error
+    return metadata
 
 
 def _payload(task: Declaration[Any, Any], found: Found, metadata: Mapping[str, Any]) -> str:

@@ -223,6 +223,17 @@ class TestARerun:
 
         assert cards.CARD not in "".join(format_exception(refused.value))
 
+    def test_of_metadata_that_python_does_not_read_is_refused(self) -> None:
+        result = flow_jobs.note.enqueue(1)
+        run_all()
+        with borrow("default") as connection:
+            connection.execute(
+                "UPDATE pgqueue_history SET metadata = jsonb_build_object('n', 10::numeric ^ 5000)"
+            )
+
+        with pytest.raises(InvalidArguments, match=rf"note #{result.id} can't .* its metadata: "):
+            result.rerun()
+
 
 class TestAFork:
     def of(self) -> Any:

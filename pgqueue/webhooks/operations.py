@@ -188,7 +188,7 @@ def delete(name: str, *, database: str | None = None) -> bool:
         found = Webhook.objects.using(alias).filter(pk=name).first()
         if found is None:
             return False
-        found.delete()
+        found.delete(using=alias)
         return True
 
 

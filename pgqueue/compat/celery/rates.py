@@ -56,7 +56,7 @@ def _state(own: CeleryTask, rate: float, per: float) -> None:
         return
     else:  # further limits of this policy are an operator's
         policy.rate, policy.per = rate, period
-        policy.save(update_fields=["rate", "per"])
+        policy.save(using=channel.alias, update_fields=["rate", "per"])
     logger.info(
         "%s: its rate_limit, %g in %g s, holds for all workers together, as a policy of the "
         "channel %s",

@@ -3,8 +3,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import psycopg
 from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
+from django.db import DatabaseError
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -27,6 +29,8 @@ from pgqueue.admin.subscription import (
     without_sql,
 )
 from pgqueue.conf import settings
+from pgqueue.database.guard import TransactionLost
+from pgqueue.database.savepoints import savepoints
 from pgqueue.exceptions import PGQueueError
 from pgqueue.models import Subscription, Webhook
 from pgqueue.options.records import in_section
@@ -40,7 +44,10 @@ from pgqueue.options.webhook_options import (
     new_secret,
 )
 from pgqueue.options.webhook_urls import as_url
+from pgqueue.values.escaping import logger_of
 from pgqueue.values.names import as_channel
+
+logger = logger_of(__name__)
 
 SENT = in_section(POST, "post")
 MESSAGE = in_section(OF_SUBSCRIPTIONS, "messages", "expiry")
@@ -281,8 +288,16 @@ class WebhookAdmin(SubscriptionAdmin):
         """
         for webhook in queryset:
             try:
-                result = verb(webhook.name, database=settings().database)
+                # With ATOMIC_REQUESTS, an error must not undo the changes of earlier webhooks.
+                with savepoints():
+                    result = verb(webhook.name, database=settings().database)
+            except TransactionLost:
+                raise
             except PGQueueError as error:
                 self.message_user(request, f"{webhook.name}: {error}", messages.ERROR)
+            except (DatabaseError, psycopg.Error):
+                logger.exception("The action on the webhook %s failed", webhook.name)
+                said = gettext("The database has failed. The server's log has the error.")
+                self.message_user(request, f"{webhook.name}: {said}", messages.ERROR)
             else:
                 yield webhook, result

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
@@ -87,8 +88,8 @@ def secrets_on(response: Any) -> list[str]:
     return re.findall(r"whsec_[A-Za-z0-9+/=]+", unescape(response.content.decode()))
 
 
-def row() -> Webhook:
-    return Webhook.objects.get(pk="shop")
+def row(name: str = "shop") -> Webhook:
+    return Webhook.objects.get(pk=name)
 
 
 def test_one_is_made_and_its_secret_is_shown_once(editor: Client) -> None:
@@ -236,6 +237,27 @@ def test_new_secrets_are_shown_also_if_one_webhook_is_invalid(editor: Client) ->
 
     assert secrets_on(response) == [row().secret] != [old]
     assert any(said.startswith("wrong: ") for said in told(response))
+
+
+def test_new_secrets_are_shown_also_if_the_database_refuses_one(
+    editor: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "locked", "shop"):
+        webhooks.create(name, URL)
+    real = webhooks.rotate
+
+    def rotate(name: str, **options: Any) -> str:
+        if name == "locked":
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT 1 / 0")
+        return real(name, **options)
+
+    monkeypatch.setattr(webhooks, "rotate", rotate)
+
+    response = act(editor, "rotate", "first", "locked", "shop")
+
+    assert secrets_on(response) == [row("first").secret, row("shop").secret]
+    assert told(response) == ["locked: The database has failed. The server's log has the error."]
 
 
 @pytest.mark.parametrize("on_full", ["refuse", "drop"])

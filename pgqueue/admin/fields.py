@@ -88,7 +88,7 @@ class JSONTextField(forms.JSONField):
                 _read(data)
         except (TypeError, ValueError):
             return InvalidJSONInput(data)
-        if self._parse_float is not float:
+        if data is not None and self._parse_float is not float:
             return InvalidJSONInput(data)  # with all digits of its numbers
         return super().bound_data(data, initial)
 

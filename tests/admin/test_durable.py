@@ -231,6 +231,7 @@ class TestASignal:
         form = answer.context["form"]
         assert form.non_field_errors() == ["The signal takes other fields: give these."]
         assert [*form.fields][3:] == ["field_value"]
+        assert form["field_value"].value() == ""
         assert not StoredSignal.objects.exists()
         operator.post(path, {**filled(answer), "field_value": "7"})
         assert StoredSignal.objects.get().payload == 7

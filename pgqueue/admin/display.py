@@ -96,8 +96,9 @@ class ExcerptAdmin(ListedAdmin):
         row = rows.first()
         if row is not None:
             texts = {f"{name}_text": Left(_Pretty(name), EXCERPT + 1) for name in self.json_columns}
-            found = rows.values(**texts, **self.expressions).first() or {}
-            read = {name: found.get(name) for name in texts}
+            if (found := rows.values(**texts, **self.expressions).first()) is None:
+                return None  # it has ended, or was purged, between the two reads
+            read = {name: found[name] for name in texts}
             shown = self.redact(row, read)
             row.excerpts = {**found, **shown}
             # Redaction changes the length of a text.

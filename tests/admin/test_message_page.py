@@ -239,6 +239,7 @@ def test_the_page_of_an_id_that_is_none_leads_back_to_the_list(viewer: Client):
     "place",
     [
         "pgqueue.admin.message._has_ended",
+        "pgqueue.admin.display.Left",
         "pgqueue.tasks.redacting.rules",
         "pgqueue.admin.display.steps_of",
     ],

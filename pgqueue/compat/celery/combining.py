@@ -143,6 +143,8 @@ class chain(Canvas):
         steps = self.steps()
         if not steps:
             raise InvalidTask("A chain without tasks is invalid as a part of another chain.")
+        if self.immutable:
+            steps[0] = _independent(steps[0])
         placed = previous
         for step in steps[:-1]:
             placed = step.place(into, placed, taken=True, group=None)
@@ -353,6 +355,8 @@ class chord(Canvas):
         if body is None:
             raise InvalidTask("A chord needs a body: chord(header)(body), or chord(header, body).")
         header = self._given_to(self.header, **self._other_options("task_id", *LINKS))
+        if self.immutable:
+            header = _independent(header)
         body = body.clone(**self._other_options(*LINKS, *OF_THE_HEADER))
         for kind in LINKS:
             if linked := self.linked(kind):
@@ -426,4 +430,11 @@ def _copied(task: Any) -> Any:
         copy.tasks = [_copied(each) for each in copy.tasks]
     elif isinstance(copy, chord):
         copy.header, copy.body = _copied(copy.header), copy.body and _copied(copy.body)
+    return copy
+
+
+def _independent(task: Any) -> Any:
+    """Return a copy that takes no result of the step before it."""
+    copy = _copied(task)
+    copy.set_immutable(True)
     return copy

@@ -843,6 +843,26 @@ class TestNested:
             chain(add.s(1, 1), chord([add.si(1, 1), add.s(1, 1)], tsum.s()).set(immutable=True))(),
         ) == [2, 4]
 
+    @pytest.mark.parametrize("member", [
+        lambda: add.s(1, 1),
+        lambda: group(add.s(1, 1)),
+        lambda: chain(add.s(1, 1), add.s(0)),
+        lambda: chord([add.s(1, 1)], tsum.s()),
+    ])  # fmt: skip
+    def test_a_chord_that_is_made_immutable_leaves_the_result_before_it(self, member: Any) -> None:
+        fixed = chord([member()], tsum.s(), immutable=True)
+
+        assert values(
+            chain(add.s(1, 1), fixed)(),
+            chain(add.s(1, 1), signature(dict(fixed)))(),
+        ) == [2, 2]
+        assert fixed == chord([member()], tsum.s(), immutable=True)
+
+    def test_an_immutable_chain_in_a_group_leaves_the_result_before_it(self) -> None:
+        fixed = chain(add.s(1, 1), add.s(1), immutable=True)
+
+        assert values(chain(add.s(1, 1), group(fixed, add.s(1)), tsum.s())()) == [6]
+
     @pytest.mark.parametrize("make", [
         lambda: chain(add.s(1, 1), group(add.s(1), group(add.s(2), group(add.s(3), add.s(4))))),
         lambda: chain(add.s(1, 1), chord([chord([add.s(1)], tsum.s()), add.s(2)], tsum.s())),

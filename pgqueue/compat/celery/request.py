@@ -281,14 +281,21 @@ def context_of(task: Any) -> CeleryContext | None:
 
 
 def request_of(task: Any) -> Request:
-    """Return the request of the current run or call of this task, or a new, empty request."""
+    """Return the request of the current run or call of this task.
+
+    Outside of both, return the one request that the task keeps for it. As in Celery, tests set its
+    attributes.
+    """
     told = _announced.get()
     if told is not None and told[0] is task:
         return told[1]
     if (context := context_of(task)) is not None:
         return context.request
     called = _called.get()
-    return called[1] if called is not None and called[0] is task else Request()
+    if called is not None and called[0] is task:
+        return called[1]
+    kept: Request = vars(task).setdefault("_default_request", Request())
+    return kept
 
 
 def running_task() -> Any:

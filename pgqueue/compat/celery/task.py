@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from copy import copy
 from functools import cached_property, partial
 from typing import Any, ClassVar, NoReturn
 
@@ -96,9 +97,12 @@ class Task:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function at once, without storing a message."""
-        if not self.request.called_directly:
+        around = self.request
+        if not around.called_directly:
             return self.run(*args, **kwargs)
-        request = Request(args, kwargs)
+        # As in Celery, it has the attributes that were set on the request before.
+        request = copy(around)
+        request.args, request.kwargs = args, kwargs
         with requesting(self, request):
             returned = self.run(*args, **kwargs)
         return _awaited(self, request, returned) if inspect.iscoroutine(returned) else returned

@@ -659,6 +659,11 @@ def expiry(self: Any) -> Any:
 
 
 @shared_task(bind=True)
+def retries_of(self: Any) -> int:
+    return int(self.request.retries)
+
+
+@shared_task(bind=True)
 def note_a_tenant(self: Any, tenant: str) -> Any:
     before = self.request.get("tenant")
     self.request.tenant = self.request.kwargs["tenant"] = tenant

@@ -8,6 +8,7 @@ import logging
 import pickle
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from django.contrib.auth.models import Group
@@ -427,6 +428,14 @@ class TestRequests:
         jobs.add.request.kwargs["tenant"] = "acme"
 
         assert jobs.mul.request.kwargs == {}
+
+    def test_one_outside_of_a_run_keeps_what_is_set_on_it(self) -> None:
+        with patch.dict(vars(jobs.retries_of)):
+            jobs.retries_of.request.retries = 3
+
+            assert jobs.retries_of.run() == jobs.retries_of() == 3
+            assert ran(jobs.retries_of.delay()).get() == jobs.retries_of.apply().get() == 0
+            assert jobs.add.request.retries == 0
 
     @pytest.mark.parametrize("name", ["chain", "callbacks"])
     def test_what_follows_can_not_be_taken_away(self, name: str) -> None:

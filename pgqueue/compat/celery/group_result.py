@@ -175,6 +175,9 @@ class GroupResult(ResultSet):
     def __str__(self) -> str:
         return self.id
 
+    def __bool__(self) -> bool:
+        return True  # also without results, as in Celery
+
     def as_list(self) -> list[str]:
         """Return the ids."""
         return [each.id for each in self.results]
@@ -213,7 +216,7 @@ def result_from_tuple(r: Any, app: Any = None) -> Any:
         known, members = r
         id, r = known if isinstance(known, list | tuple) else (known, None)
         steps.append((id, members))
-    result = r or None
+    result = r if isinstance(r, ResultSet) else r or None
     for id, members in reversed(steps):
         if members is None:
             result = AsyncResult(id, parent=result)

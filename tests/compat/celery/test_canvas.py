@@ -577,6 +577,16 @@ class TestGroups:
         assert result[0].as_list() == [result[0].id]
         assert result_from_tuple(result) is result
 
+    def test_one_that_is_empty_travels_as_a_tuple(self) -> None:
+        empty = jobs.app.GroupResult("a", [])
+        after = jobs.app.GroupResult("b", [], parent=empty)
+        no_group = jobs.app.ResultSet([])
+
+        assert (result_from_tuple(empty), result_from_tuple(no_group)) == (empty, no_group)
+        found = result_from_tuple(json.loads(json.dumps(after.as_tuple())))
+        assert (found.id, found.parent.id) == ("b", "a")
+        assert (bool(empty), bool(no_group)) == (True, False)
+
     def test_results_are_put_together(self) -> None:
         results = ResultSet([add.delay(1, 1)])
         results.add(add.delay(2, 2))

@@ -73,6 +73,36 @@ class TestArguments:
         assert found(f"args.0={value}") == [id]
         assert found("args.0=false") == []
 
+    @pytest.mark.parametrize(
+        ("payload", "text"),
+        [
+            ({"kwargs": {"blocks": [{"w": 640}, "hello"]}}, "args.blocks=hello"),
+            ({"kwargs": {"blocks": [{"w": 640}, [], None, "hello"]}}, "args.blocks=null"),
+            ({"kwargs": {"blocks": [[{"w": 1}], {"w": 640}]}}, "args.blocks.w=640"),
+            ({"kwargs": [{"w": 640.0}]}, "args.w=640"),
+            ({"args": {"x": 7}}, "args.0.x=7"),
+            ({"args": {"x": {}}, "kwargs": {"0": 5}}, "args.0=5"),
+            ({"args": 5}, "args.0=5"),
+            ({"args": "ab"}, "args.0=ab"),
+            ({"args": None}, "args.0=null"),
+            ({"args": [True]}, "args.0=true"),
+        ],
+    )
+    def test_odd_ones_are_found_as_postgresql_reads_them(
+        self, queue: Connection, payload: Any, text: str
+    ) -> None:
+        id = insert(queue, payload=json.dumps(payload))
+        insert(queue, payload='{"args": {"x": [8, {}]}, "kwargs": 8}')
+        insert(queue, payload='{"args": false, "kwargs": null}')
+
+        assert found(text) == listed(f"--match={text}") == [id]
+
+    def test_deep_ones_are_compared(self, queue: Connection) -> None:
+        deep = "[" * 600 + "]" * 600
+        id = insert(queue, payload=f'{{"kwargs": {{"a": [{deep}, 7]}}}}')
+
+        assert found("args.a=7") == [id]
+
     def test_an_encrypted_one_is_not_searched(self, queue: Connection) -> None:
         encrypted_jobs.keep.enqueue("4242")
 

@@ -60,9 +60,9 @@ class ContentSearch:
         """
         if self.kind == "meta":
             return self._is_below(document, self.path)
-        kwargs, args = document.get("kwargs"), document.get("args") or []
-        if self._is_below(kwargs, self.path):
+        if self._is_below(document.get("kwargs"), self.path):
             return True
+        args = _each(document.get("args", []))
         if position is None or position >= len(args):
             return False
         return self._is_below(args[position], self.path[1:])
@@ -73,13 +73,23 @@ class ContentSearch:
         return _NUMBER.fullmatch(self.value) is not None
 
     def _is_below(self, value: Any, path: tuple[str, ...]) -> bool:
-        if isinstance(value, list):
-            return any(self._is_below(each, path) for each in value)
-        if path:
-            return isinstance(value, dict) and self._is_below(value.get(path[0], ()), path[1:])
+        """Compare as jsonpath does: a list stands for its items, and an inner list for itself."""
+        found = _each(value)
+        for name in path:
+            below = [each[name] for each in found if isinstance(each, dict) and name in each]
+            found = [item for each in below for item in _each(each)]
+        return any(map(self._equals, found))
+
+    def _equals(self, value: Any) -> bool:
         if isinstance(value, Decimal):
             return self.is_number and value == Decimal(self.value)
-        return self.value == (value if isinstance(value, str) else json.dumps(value))
+        if value is None or isinstance(value, bool):
+            return self.value == json.dumps(value)
+        return isinstance(value, str) and self.value == value
+
+
+def _each(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def parsed(text: str) -> ContentSearch:

@@ -36,8 +36,9 @@ from pgqueue.exceptions import InvalidMessage, LeaseLost, RetryRequested, Unread
 from pgqueue.options.retries import Backoff, Exponential
 from pgqueue.tasks import flow_results, redacting, registry
 from pgqueue.tasks.options import checked_message
+from pgqueue.values.error_words import checked_option
 from pgqueue.values.escaping import logger_of
-from pgqueue.values.number_checks import as_timedelta
+from pgqueue.values.number_checks import as_duration, as_timedelta
 
 logger = logger_of(__name__)
 T = TypeVar("T")
@@ -222,8 +223,9 @@ class Delivery:
 
         Raises:
             LeaseLost: the lease has ended; another consumer may have the message.
+            ValueError: `lease` is not above 0 seconds, or is beyond a hundred years.
         """
-        span = self.lease if lease is None else as_timedelta(lease)
+        span = self.lease if lease is None else checked_option(as_duration, "lease", lease)
         with borrow(self.database) as connection:
             if not leases.extend(connection, [self.claim], lease=span):
                 raise self._lost()

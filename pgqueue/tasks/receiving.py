@@ -20,7 +20,8 @@ from pgqueue.exceptions import ReceiverClosed
 from pgqueue.tasks import tenants
 from pgqueue.tasks.delivery import Delivery
 from pgqueue.tasks.options import checked_message
-from pgqueue.values.number_checks import as_timedelta
+from pgqueue.values.error_words import checked_option
+from pgqueue.values.number_checks import as_duration, as_timedelta
 
 Wait = float | timedelta | Literal[True]
 
@@ -218,9 +219,7 @@ def _consumer(
         checked_message({"channel": name})
     if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
         raise ValueError(f"limit={limit!r}: it must be a whole number, 1 or more.")
-    leased = settings().lease if lease is None else as_timedelta(lease)
-    if leased <= timedelta():
-        raise ValueError(f"lease={lease!r}: it must be longer than 0 seconds.")
+    leased = settings().lease if lease is None else checked_option(as_duration, "lease", lease)
     return PullClient(
         database or settings().database,
         channels=channels or None,

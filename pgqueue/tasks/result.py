@@ -34,9 +34,9 @@ from pgqueue.states import Outcome, State
 from pgqueue.tasks import log_lines, rerunning, signalling, waiting
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.returned import returned
-from pgqueue.values.error_words import shown
+from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.instants import of_project
-from pgqueue.values.number_checks import as_timedelta
+from pgqueue.values.number_checks import as_duration, as_timedelta
 
 T = TypeVar("T")
 Call: TypeAlias = "tuple[Sequence[Any], Mapping[str, Any]]"
@@ -177,8 +177,7 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
     @property
     def metadata(self) -> dict[str, Any]:
         """The metadata that the producer gave the message."""
-        metadata: dict[str, Any] = json.loads(self._found.metadata if self._found else "{}")
-        return metadata
+        return dict(json.loads(self._found.metadata if self._found else "{}"))
 
     def refresh(self) -> None:
         """Look at the message again.
@@ -278,8 +277,9 @@ class TaskResult(log_lines.LoggedResult, Generic[T]):
 
         Raises:
             HoldExpired: as `commit` does.
+            ValueError: `for_` is not above 0 seconds, or is beyond a hundred years.
         """
-        hold = as_timedelta(for_)
+        hold = checked_option(as_duration, "for_", for_)
         with borrow(self.task.alias) as connection:
             self._require_held(held.extend(connection, [self._number], hold=hold))
 

@@ -69,6 +69,17 @@ class TestAHold:
         assert message.lease_until is not None
         assert message.lease_until - message.created_at > timedelta(seconds=50)
 
+    @pytest.mark.parametrize("wrong", [0, -60, timedelta(), 10**12, float("nan"), "60", True])
+    def test_is_not_extended_by_what_is_no_time_from_now(self, wrong: Any) -> None:
+        result = jobs.add.hold(for_=60).enqueue(1)
+
+        with transaction.atomic():
+            with pytest.raises(ValueError, match="for_="):
+                result.extend_hold(for_=wrong)
+            assert Message.objects.get().state == "held"
+
+        result.commit()
+
     @pytest.mark.parametrize("verb", ["commit", "abandon", "extend_hold"])
     def test_that_is_over_is_an_error(self, verb: str) -> None:
         result = jobs.add.hold(for_=60).enqueue(1)

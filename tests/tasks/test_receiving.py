@@ -234,7 +234,12 @@ class TestReceiving:
         assert sorted(str(each.payload) for each in next_ones) == ["2", "b"]
 
     @pytest.mark.parametrize(
-        "options", [{"limit": 0}, {"limit": True}, {"lease": 0}, {"lease": "x"}, {"wait": None}]
+        "options",
+        [
+            *({"limit": 0}, {"limit": True}),
+            *({"lease": 0}, {"lease": "x"}, {"lease": 10**12}),
+            {"wait": None},
+        ],
     )
     def test_refuses_what_cannot_be(self, options: Any) -> None:
         with pytest.raises((ValueError, TypeError)):
@@ -753,6 +758,18 @@ class TestSettling:
 
         message = Message.objects.get()
         assert message.lease_until - message.claimed_at >= timedelta(seconds=600)
+
+    @pytest.mark.parametrize("wrong", [0, -1, 10**12, float("nan"), "60"])
+    def test_extend_refuses_what_is_no_time_from_now(self, wrong: Any) -> None:
+        send("mail", 1)
+        delivery = one("mail", lease=1000)
+
+        with transaction.atomic():
+            with pytest.raises(ValueError, match="lease="):
+                delivery.extend(wrong)
+            delivery.extend()
+
+        delivery.complete()
 
     def test_extend_keeps_it_for_its_lease_again(self) -> None:
         send("mail", 1)

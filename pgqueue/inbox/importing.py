@@ -21,6 +21,7 @@ from pgqueue.inbox.aggregates import AggregateMessage
 from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.operating import importers
 from pgqueue.operating.importers import ImportReport, Moving, SourceMissing, move_some, rows_of
+from pgqueue.tasks import tenants
 
 SQL = load(__name__)
 
@@ -117,7 +118,7 @@ def _remember_ended(
                 alias, _of(table, "aggregates_ended"), after=after, limit=importers.BATCH
             )
             ids = [id for (id,) in rows]
-            known = [known_as(id, sender) for id in ids]
+            known = [tenants.own_key(known_as(id, sender), {}) for id in ids]
             count += sum(by_halves(some, known, leave))
             if dry_run:
                 transaction.set_rollback(True, using=alias)

@@ -16,7 +16,7 @@ from pgqueue.events.later import publish_later
 from pgqueue.events.publishing import Outbox, made
 from pgqueue.events.typed import Event
 from pgqueue.exceptions import InvalidMessage, InvalidTask
-from pgqueue.tasks import Task, TaskResult
+from pgqueue.tasks import Task, TaskResult, tenants
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.error_words import checked_option, shown
 from pgqueue.values.names import CHANNEL_LIMIT, KEY_LIMIT, as_text
@@ -79,7 +79,7 @@ def receive_external(
             published once, for any number of subscriptions. None: only the id is stored, so that
             the caller handles the message in the same transaction.
         payload: the argument of the task, or the payload of the event.
-        source: the name of the sender. Ids are unique within a source.
+        source: the name of the sender. Ids are unique within a source, and within a tenant.
         key: the key of the message or the event; None: as the task or the event's class says.
         run_after: an aware datetime, or seconds or a timedelta from now. A task's message waits
             until then, and an event is published then.
@@ -107,7 +107,7 @@ def receive_external(
         own = {name: value for name, value in own.items() if value is not None}
         own |= {"dedupe_key": id, "dedupe_for": span, "connection": connection}
         return _enqueue(to, payload, metadata={**to.metadata, **told}, **own)
-    outbox = Outbox(database, connection)
+    outbox, id = Outbox(database, connection), tenants.own_key(id, told)
     if to is None:
         if any(each is not None for each in (payload, key, run_after, metadata)):
             raise InvalidMessage("to=None: only the id is stored: pass no payload and no options.")

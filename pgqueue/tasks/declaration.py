@@ -21,7 +21,7 @@ from pgqueue.engine.values import Cursors, Tuples
 from pgqueue.exceptions import InvalidTask, TaskResultMismatch
 from pgqueue.options.retries import Backoff
 from pgqueue.options.schedules import Schedule
-from pgqueue.tasks import collecting, encryption
+from pgqueue.tasks import collecting, encryption, tenants
 from pgqueue.tasks import options as task_options
 from pgqueue.tasks.limits import TimeLimit
 from pgqueue.tasks.options import RUN_OPTIONS, Atomic, Options, RunOptions
@@ -328,13 +328,16 @@ class Declaration(Generic[P, T]):
         """Return the dedupe key of a message with these arguments; None: there is none.
 
         Raises:
-            InvalidTask: the task's function of a dedupe key returned an invalid one.
+            InvalidTask: the task's function of a dedupe key returned an invalid one, or the key is
+                too long with the name of the tenant.
+            InvalidTenant: the message's tenant has no name.
         """
-        if self.dedupe_key is None or isinstance(self.dedupe_key, str):
-            return self.dedupe_key
-        key = self.dedupe_key(*args, **kwargs)
+        if self.dedupe_key is None:
+            return None
+        key = self.dedupe_key(*args, **kwargs) if callable(self.dedupe_key) else self.dedupe_key
+        own = tenants.own_key(key, self.metadata)
         try:
-            return task_options.checked_dedupe_key(key)
+            return task_options.checked_dedupe_key(own)
         except (TypeError, ValueError) as error:
             raise InvalidTask(f"The dedupe_key {shown(key)} of {self.name}: {error}") from error
 

@@ -208,6 +208,7 @@ class _Outbox:
         self._alias: str = given["database"] or settings().database
         self._connection = connection
         self._on_conflict = given.get("on_conflict", "return")
+        self._metadata = given.get("metadata", {})
         self._common = _common(given, None if connection else running_in(self._alias))
 
     def together(self) -> AbstractContextManager[Any]:
@@ -226,15 +227,16 @@ class _Outbox:
     ) -> list[int | None]:
         """Store a message for each payload, and return their ids."""
         what = f"the payload for the channel {self._channel!r}"
-        for key, dedupe_key in zip(keys, dedupe_keys, strict=True):
-            checked_message({"key": key, "dedupe_key": dedupe_key})
+        own_keys = [tenants.own_key(each, self._metadata) for each in dedupe_keys]
+        for key, own_key in zip(keys, own_keys, strict=True):
+            checked_message({"key": key, "dedupe_key": own_key})
         with tracing.sending(self._channel, task="", count=len(keys)) as sending:
             stored = self._run(
                 self._common._replace(metadata=sending.metadata(self._common.metadata)),
                 keys=keys,
                 payloads=[raw.encode(what, payload) for payload in payloads],
                 bodies=None if bodies is None else [self._checked(body) for body in bodies],
-                dedupe_keys=dedupe_keys if any(key is not None for key in dedupe_keys) else None,
+                dedupe_keys=own_keys if any(key is not None for key in own_keys) else None,
             )
             sending.stored(stored.ids, stored.came_of)
         if self._on_conflict == "raise" and "existing" in stored.came_of:

@@ -14,7 +14,7 @@ from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import signalling as engine
 from pgqueue.engine.values import Cursors
 from pgqueue.exceptions import InvalidArgument, InvalidStep, MessageEnded, UnknownTask
-from pgqueue.tasks import encryption, registry
+from pgqueue.tasks import encryption, registry, tenants
 from pgqueue.tasks.current import running_in
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.names import as_key, as_text
@@ -46,7 +46,8 @@ def signal(
         message: a result, or the message's id; None: see `dedupe_key`.
         name: the name that the message waits for.
         payload: a value as of a task's argument. It takes 64 KiB as JSON at most.
-        dedupe_key: in place of `message`, the dedupe key of a live message of `channel`.
+        dedupe_key: in place of `message`, the dedupe key of a live message of `channel`, and of the
+            tenant that is entered.
         channel: None: the default channel.
         dedupe_id: the sender's own text for this signal. Sent again, it counts once.
         if_ended: "raise": raise MessageEnded if the message has ended; "ignore": return False.
@@ -129,7 +130,8 @@ def _id(alias: str, message: Any, dedupe_key: str | None, channel: str | None) -
         if not dedupe_key:
             raise InvalidStep("signal() needs a message, or a dedupe_key=.")
         own = channel or settings().default_channel
-        return engine.with_dedupe_key(connections[alias], own, as_key(dedupe_key))
+        key = as_key(tenants.own_key(as_key(dedupe_key), {}))
+        return engine.with_dedupe_key(connections[alias], own, key)
     try:
         return int(getattr(message, "id", message))
     except (TypeError, ValueError) as error:

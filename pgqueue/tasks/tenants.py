@@ -90,6 +90,24 @@ def current() -> str | None:
     return _checked(functions().current(), "current() returned")
 
 
+def own_key(key: Any, metadata: Mapping[str, Any]) -> Any:
+    """Return the dedupe key by which a message is stored: the name of its tenant stands in front.
+
+    Without a tenant the key stays as it is. An invalid key stays, too: its caller refuses it.
+
+    Args:
+        metadata: the message's own. A tenant that they name is the message's, as in `carried`.
+
+    Raises:
+        InvalidTenant: `current()`, or the metadata, returned no name.
+    """
+    if settings().tenant is None or not key or not isinstance(key, str):
+        return key
+    named = metadata[TENANT] if TENANT in metadata else current()
+    name = _checked(named, "metadata['tenant']")
+    return key if name is None else f"{name}:{key}"
+
+
 def every() -> list[str]:
     """Return the names of all tenants, without repetitions.
 

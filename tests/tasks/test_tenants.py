@@ -15,9 +15,13 @@ from django.db import OperationalError
 from django.test import override_settings
 
 from pgqueue import (
+    DurableContext,
     InvalidArguments,
+    InvalidMessage,
     InvalidSchedule,
+    InvalidTask,
     InvalidTenant,
+    MessageEnded,
     TenantUnavailable,
     checks,
     consumer,
@@ -25,11 +29,14 @@ from pgqueue import (
     models,
     publish,
     read,
+    receive_external,
     send,
+    signal,
+    task,
 )
 from pgqueue.conf import read as read_settings
 from pgqueue.database.session_state import sets_only_path
-from pgqueue.models import History, Message
+from pgqueue.models import History, Message, StoredSignal
 from pgqueue.options.schedules import Schedule
 from pgqueue.signals import task_finished
 from pgqueue.tasks import scheduling, tenants
@@ -63,6 +70,23 @@ functions = SimpleNamespace(
 lacking = SimpleNamespace(current=lambda: None)
 
 
+@task
+def echo(value: Any) -> None: ...
+
+
+@task
+def gather(items: list[str]) -> None: ...
+
+
+@task(dedupe_key="once")
+def once() -> None: ...
+
+
+@task(durable=True)
+def await_payment(run: DurableContext) -> None:
+    run.wait_for("paid")
+
+
 @pytest.fixture
 def tenancy(transactional_db: None, settings: Any) -> None:
     settings.PGQUEUE = {**settings.PGQUEUE, "TENANT": PATH}
@@ -73,6 +97,10 @@ def tenancy(transactional_db: None, settings: Any) -> None:
 def stored() -> list[str | None]:
     rows = Message.objects.order_by("pk").values_list("metadata", flat=True)
     return [each.get("tenant") for each in rows]
+
+
+def dedupe_keys() -> list[str | None]:
+    return list(Message.objects.order_by("pk").values_list("dedupe_key", flat=True))
 
 
 @pytest.mark.django_db
@@ -195,6 +223,92 @@ class TestAMessage:
 
         assert result.status == "succeeded"
         assert "The tenant sticky cannot be left" in caplog.text
+
+
+@pytest.mark.usefixtures("tenancy")
+class TestADedupeKey:
+    """Two tenants may use the same key: primary keys of their schemas are equal, for example."""
+
+    def test_is_of_the_tenant_that_is_entered(self) -> None:
+        digest = jobs.add.using(dedupe_key=lambda user_id: f"digest:{user_id}")
+        for answers["current"] in ("north", "south"):
+            assert [digest.enqueue(7).came_of for _ in range(2)] == ["stored", "existing"]
+
+        assert dedupe_keys() == ["north:digest:7", "south:digest:7"]
+        assert stored() == ["north", "south"]
+
+    def test_is_of_the_tenant_that_the_metadata_name(self) -> None:
+        answers["current"] = "north"
+
+        once.using(metadata={"tenant": "south"}).enqueue()
+        once.using(metadata={"tenant": None}).enqueue()
+        send("raw", 1, dedupe_key="once", metadata={"tenant": "south"})
+        send("raw", 1, dedupe_key="once")
+
+        assert dedupe_keys() == ["south:once", "once", "south:once", "north:once"]
+
+    def test_replaces_and_collects_what_the_same_tenant_has_stored(self) -> None:
+        latest = echo.using(dedupe_key="latest", on_conflict="replace", run_after=60)
+        basket = gather.using(dedupe_key="basket", on_conflict="collect", run_after=60)
+        for answers["current"] in ("north", "south"):
+            latest.enqueue(answers["current"])
+            basket.enqueue([answers["current"]])
+        basket.enqueue(["more"])
+
+        assert [each.payload["args"] for each in Message.objects.order_by("pk")] == [
+            *(["north"], [["north"]], ["south"], [["south", "more"]])
+        ]
+
+    def test_of_a_task_whose_schedule_is_for_each_tenant_is_of_each(self, settings: Any) -> None:
+        entry = {"task": f"{__name__}.once", "when": 3600, "each_tenant": True, "overlap": "allow"}
+        settings.PGQUEUE = {**settings.PGQUEUE, "SCHEDULES": {"s": entry}}
+        models.Schedule.objects.create(
+            name="s",
+            task=f"{__name__}.once",
+            every=timedelta(hours=1),
+            overlap="allow",
+            declared=True,
+            definition="a digest",
+        )
+        answers["all"] = ["north", "south"]
+
+        scheduling.run("s")
+
+        assert stored() == ["north", "south"]
+
+    def test_sends_a_signal_to_a_run_of_the_same_tenant(self) -> None:
+        for answers["current"] in ("north", "south"):
+            await_payment.using(dedupe_key="order:7").enqueue()
+        answers["current"] = "south"
+
+        signal(None, "paid", dedupe_key="order:7")
+        answers["current"] = None
+        with pytest.raises(MessageEnded):
+            signal(None, "paid", dedupe_key="order:7")
+        signal(None, "paid", dedupe_key="south:order:7")
+
+        south = Message.objects.order_by("pk")[1]
+        assert set(StoredSignal.objects.values_list("message_id", flat=True)) == {south.pk}
+
+    def test_may_be_too_long_with_the_tenants_name(self) -> None:
+        answers["current"] = "north"
+        with pytest.raises(InvalidTask, match="The dedupe_key"):
+            jobs.anything.using(dedupe_key="x" * 1000).enqueue()
+        with pytest.raises(InvalidMessage, match="dedupe_key"):
+            send("raw", 1, dedupe_key="x" * 1000)
+
+    def test_is_refused_if_the_tenant_has_no_name(self) -> None:
+        answers["current"] = 7
+        with pytest.raises(InvalidTenant):
+            jobs.anything.using(dedupe_key="once").enqueue()
+
+    def test_of_a_received_message_is_of_the_tenant_that_received_it(self) -> None:
+        for answers["current"] in ("north", "south"):
+            for to in (None, "noted", echo):
+                id = f"7 for {to}"
+                payload = None if to is None else 1
+                assert receive_external(id, to, payload).is_new
+                assert not receive_external(id, to, payload).is_new
 
 
 @pytest.mark.usefixtures("tenancy")

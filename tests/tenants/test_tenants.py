@@ -144,6 +144,21 @@ def test_each_message_runs_in_its_tenant(project: Project) -> None:
     assert len(project.sessions()) < 10
 
 
+def test_a_dedupe_key_of_one_tenant_is_free_in_the_other(project: Project) -> None:
+    project.shell(
+        "once = note.using(dedupe_key=lambda text: 'digest:7')\n"
+        "for each in ('north', 'south'):\n"
+        "    with inside(each):\n"
+        "        once.enqueue(f'{each} first')\n"
+        "        once.enqueue(f'{each} second')"
+    )
+
+    project.work()
+
+    for each in NORTH_AND_SOUTH:
+        assert project.notes(each) == [f"{each} first"]
+
+
 def test_threads_and_async_tasks_do_not_mix_their_tenants(project: Project) -> None:
     project.shell(
         "for number in range(20):\n"

@@ -19,6 +19,7 @@ from pgqueue.models import Dedupe, Message
 from pgqueue.testing import run_all
 from tests.compat.celery import jobs
 from tests.jobs import mail
+from tests.tasks import test_tenants
 
 pytestmark = pytest.mark.django_db
 
@@ -173,6 +174,18 @@ class TestIds:
 
         assert first == second and second.get() == 3
         assert jobs.add.apply_async((5, 6), task_id="my-own").get() == 3
+
+    def test_a_task_id_of_a_tenant_is_found_outside_of_it(
+        self, settings: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        settings.PGQUEUE = {**settings.PGQUEUE, "TENANT": test_tenants.PATH}
+        monkeypatch.setitem(test_tenants.answers, "current", "north")
+        jobs.add.apply_async((1, 2), task_id="my-own")
+        monkeypatch.setitem(test_tenants.answers, "current", None)
+
+        run_all()
+
+        assert AsyncResult("my-own").get() == 3
 
     def test_a_task_id_in_another_queue_is_found(self) -> None:
         jobs.add.apply_async((1, 2), task_id="there", queue="elsewhere")

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgqueue import BackfillConflict, InvalidArguments, task
+from pgqueue import BackfillConflict, Channel, InvalidArguments, task
 from pgqueue.database.connections import connect
 from pgqueue.engine import backfill as engine
 from pgqueue.engine import settle, staged
@@ -206,10 +206,12 @@ def test_the_rate_is_not_exceeded(connection: Connection, monkeypatch: pytest.Mo
     assert sum(slept) == pytest.approx(10 / 4)
 
 
+@pytest.mark.parametrize("on_full", ["refuse", "drop"])
 def test_a_full_channel_is_waited_for(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, on_full: str
 ) -> None:
     limit(scope="channel", max_size=2)
+    Channel("default").configure(on_full=on_full)
     waits = []
 
     def make_room(seconds: float) -> None:

@@ -138,7 +138,9 @@ def _enqueue(
 
     def some(calls: Sequence[tuple[dict[str, Any], str]]) -> None:
         with transaction.atomic(using=task.alias):
-            task.enqueue_many([call for call, _ in calls])
+            results = task.enqueue_many([call for call, _ in calls])
+            if any(each.came_of == "dropped" for each in results):
+                raise ChannelFull(f"The channel {task.queue_name!r} drops messages: it is full.")
 
     def leave(call: tuple[dict[str, Any], str], error: Exception) -> None:
         refused = InvalidArguments(f"{in_words(error)} The row: {call[1]:.500}")

@@ -227,6 +227,31 @@ def test_a_full_channel_is_waited_for(
     assert len(waits) == 2
 
 
+def test_a_batch_that_is_larger_than_a_channels_size_is_divided(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit(scope="channel", max_size=5)
+    counts: list[int] = []
+    said: list[InvalidArguments] = []
+    waits: list[float] = []
+
+    def make_room(seconds: float) -> None:
+        waits.append(seconds)
+        assert len(waits) < 20
+        settle.complete(connection, [done(each) for each in claim(connection)])
+
+    monkeypatch.setattr(backfills, "time", clock(make_room))
+    rows: list[dict[str, Any]] = [{"number": number} for number in range(20)]
+    begin(connection, [{"number": 99, "at": "tomorrow"}, *rows])
+
+    release(batch=100, skip=said.append, progress=counts.append)
+
+    assert sum(counts) == 21
+    assert max(counts) > 1
+    assert len(said) == 1
+    assert numbers() == list(range(numbers()[0], 20))
+
+
 def test_a_name_is_of_one_task_and_source(connection: Connection) -> None:
     begin(connection, [{"number": 1}])
 

@@ -69,13 +69,14 @@ def release(
 ) -> None:
     """Enqueue the rows that are left, in transactions of at most `batch` rows each.
 
-    It may be interrupted at any moment: each transaction records its progress. Where the channel is
-    full, it waits until there is room.
+    It may be interrupted at any moment: each transaction records its progress. Where the channel
+    has no room for a batch, a smaller batch is tried; where it is full, it is tried again.
 
     Args:
         rate: messages a second, at most; None: no limit.
         is_typed: whether the source of the rows has types: see `call_of`.
-        skip: is called for each row that does not fit the task; None: such a row is an error.
+        skip: is called once for each row that does not fit the task, after the transaction that
+            leaves it out; None: such a row is an error.
         progress: is called with the number of rows of each transaction.
 
     Raises:
@@ -85,16 +86,25 @@ def release(
     # The messages are stored in the transaction that takes their rows, not after its commit.
     own = task.using(enqueue_on_commit=False)
     limit = batch if rate is None else max(1, min(batch, int(rate)))
+    room = limit
     due = time.monotonic()
     while True:
+        left_out: list[InvalidArguments] = []
+        leave = None if skip is None else left_out.append
         try:
-            count = _release_some(own, name, limit, is_typed, skip)
+            count = _release_some(own, name, room, is_typed, leave)
         except ChannelFull:
-            time.sleep(FULL)
+            if room == 1:
+                time.sleep(FULL)
+            room = max(1, room // 2)
             continue
+        if skip is not None:
+            for error in left_out:
+                skip(error)
         if count is None:
             return
         progress(count)
+        room = min(2 * room, limit)
         if rate is not None:
             # A delay is not made up for, so that the rate is never exceeded.
             due = max(due, time.monotonic() - 1) + count / rate

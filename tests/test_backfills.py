@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgqueue import BackfillConflict, Channel, InvalidArguments, task
+from pgqueue import BackfillConflict, Channel, InvalidArguments, Task, task
 from pgqueue.database.connections import connect
 from pgqueue.engine import backfill as engine
 from pgqueue.engine import settle, staged
@@ -35,6 +35,22 @@ def bill(number: int, at: date | None = None, amount: Decimal = Decimal(0)) -> N
     """A task with hints, options and a function for its key."""
 
 
+@task(key=lambda email, **_: email.lower())
+def greet(email: str | None, number: int) -> None: ...
+
+
+@task(dedupe_key=lambda email, **_: email)
+def greet_once(email: str | None, number: int) -> None: ...
+
+
+@task(dedupe_key=lambda **_: "x", on_conflict="raise")
+def greet_alone(email: str | None, number: int) -> None: ...
+
+
+@task(key=lambda number: f"k{number}", ordered=True)
+def bill_in_order(number: int) -> None: ...
+
+
 @pytest.fixture
 def connection() -> Iterator[Connection]:
     connection = connect("default", name="test")
@@ -52,14 +68,14 @@ def stage(connection: Connection, *rows: dict[str, Any]) -> int:
     return attempt
 
 
-def begin(connection: Connection, *parts: list[dict[str, Any]]) -> None:
+def begin(connection: Connection, *parts: list[dict[str, Any]], of: Task[..., Any] = bill) -> None:
     attempts = [stage(connection, *rows) for rows in parts]
     total = sum(map(len, parts))
-    backfills.begin(bill, "b", source="s", attempts=attempts, total=total)
+    backfills.begin(of, "b", source="s", attempts=attempts, total=total)
 
 
-def release(**options: Any) -> None:
-    backfills.release(bill, "b", **{"rate": None, "batch": 2, **options})
+def release(of: Task[..., Any] = bill, **options: Any) -> None:
+    backfills.release(of, "b", **{"rate": None, "batch": 2, **options})
 
 
 def numbers() -> list[int]:
@@ -184,6 +200,53 @@ class TestAnUnfitRow:
 
         assert numbers() == [1, 2, 4]
         assert len(said) == 1
+
+
+class TestARowWithoutAKey:
+    """The task takes its arguments, but its function for a key does not."""
+
+    ROWS = [{"email": email, "number": number} for number, email in enumerate(["A", "", None, "B"])]
+
+    def test_is_an_error_that_shows_it(self, connection: Connection) -> None:
+        begin(connection, self.ROWS, of=greet)
+
+        with pytest.raises(InvalidArguments, match=r"AttributeError: .* The row: .*null"):
+            release(greet)
+
+        assert numbers() == [0, 1]
+
+    @pytest.mark.parametrize(("of", "left"), [(greet, [0, 1, 3]), (greet_once, [0, 2, 3])])
+    def test_is_left_out_where_that_is_asked_for(
+        self, connection: Connection, of: Task[..., Any], left: list[int]
+    ) -> None:
+        said: list[InvalidArguments] = []
+        begin(connection, self.ROWS, of=of)
+
+        release(of, skip=said.append)
+
+        assert sorted(numbers()) == left
+        assert len(said) == 1
+
+    def test_whose_key_another_message_has_is_left_out(self, connection: Connection) -> None:
+        said: list[InvalidArguments] = []
+        begin(connection, self.ROWS, of=greet_alone)
+
+        release(greet_alone, skip=said.append)
+
+        assert numbers() == [0]
+        assert len(said) == 3
+
+
+def test_a_batch_has_no_more_ordered_keys_than_a_transaction_may_lock(
+    connection: Connection,
+) -> None:
+    counts: list[int] = []
+    begin(connection, [{"number": number} for number in range(1200)], of=bill_in_order)
+
+    release(bill_in_order, batch=1200, progress=counts.append)
+
+    assert numbers() == list(range(1200))
+    assert max(counts) == 300
 
 
 def test_the_rate_is_not_exceeded(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,20 +9,29 @@ from typing import Any
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError, transaction
 
+from pgqueue.database import guard
 from pgqueue.database.connections import borrow
 from pgqueue.engine import backfill as engine
 from pgqueue.engine.culprits import by_halves, in_words, may_be_own
 from pgqueue.exceptions import (
     BackfillConflict,
+    BatchTooLarge,
     ChannelFull,
+    DuplicateMessage,
     InvalidArguments,
     InvalidTask,
+    InvalidTenant,
     UnreadablePayload,
 )
 from pgqueue.tasks import Task
 
 FULL = 1.0
 """Seconds until a full channel is tried again."""
+OF_A_KEY = (
+    *(InvalidTask, ObjectDoesNotExist, AssertionError, AttributeError),
+    *(TypeError, ValueError, LookupError, ArithmeticError),
+)
+"""Errors of a task's function for its key that may be the fault of the row."""
 
 
 def begun(task: Task[..., Any], name: str, *, source: str) -> engine.BackfillProgress | None:
@@ -98,6 +107,12 @@ def release(
                 time.sleep(FULL)
             room = max(1, room // 2)
             continue
+        except (BatchTooLarge, InvalidTask):
+            if room == 1:
+                raise
+            # Its rows have more keys than one transaction may lock.
+            room = limit = room // 2
+            continue
         if skip is not None:
             for error in left_out:
                 skip(error)
@@ -140,7 +155,7 @@ def _enqueue(
     calls: Sequence[tuple[dict[str, Any], str]],
     skip: Callable[[InvalidArguments], None] | None,
 ) -> None:
-    """Enqueue calls; skip the rows whose messages the database refuses.
+    """Enqueue calls; skip the rows whose messages are refused.
 
     Raises:
         InvalidArguments: there is such a row, and `skip` is None.
@@ -162,7 +177,9 @@ def _enqueue(
 
 
 def _is_refused(error: BaseException) -> bool:
-    """Return whether the database would refuse the row again at another try."""
+    """Return whether the row would be refused again at another try."""
+    if isinstance(error, InvalidArguments | DuplicateMessage):
+        return True
     return isinstance(error, DatabaseError) and may_be_own(error)
 
 
@@ -191,11 +208,29 @@ def call_of(task: Task[..., Any], payload: str, *, is_typed: bool = True) -> dic
             `Codec.read_row`.
 
     Raises:
-        InvalidArguments: the arguments do not fit the task.
+        InvalidArguments: the arguments do not fit the task, or its function for a key fails.
     """
     try:
         arguments = task.codec.read_row(payload, is_typed=is_typed)
         task.codec.check_fit((), arguments)
     except (UnreadablePayload, ObjectDoesNotExist) as error:
         raise InvalidArguments(f"{error} The row: {payload:.500}") from error
+    if callable(task.key) or callable(task.dedupe_key):
+        _check_keys(task, arguments, payload)
     return arguments
+
+
+def _check_keys(task: Task[..., Any], arguments: dict[str, Any], payload: str) -> None:
+    """Call the task's functions for its keys.
+
+    Raises:
+        InvalidArguments: a function fails for this row, or returns no valid key.
+    """
+    try:
+        guard.call(task.key_of, (), arguments)
+        guard.call(task.dedupe_key_of, (), arguments)
+    except InvalidTenant:
+        raise
+    except OF_A_KEY as error:
+        said = error if isinstance(error, InvalidTask) else f"{type(error).__name__}: {error}"
+        raise InvalidArguments(f"The key of {task.name}: {said} The row: {payload:.500}") from error

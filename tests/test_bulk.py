@@ -11,13 +11,24 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError
 from django.utils import timezone
 
+from pgqueue import Channel, ChannelFull
 from pgqueue.engine import operate as engine
 from pgqueue.models import History, Message, Operation
 from pgqueue.operating import bulk
 from pgqueue.operating.bulk import Filter
 from pgqueue.operating.channels import WAITING
 from pgqueue.testing import run_all
-from tests.factories import Connection, bury, enqueue, hold, make_due, refusing, run, schedule
+from tests.factories import (
+    Connection,
+    bury,
+    enqueue,
+    hold,
+    limit,
+    make_due,
+    refusing,
+    run,
+    schedule,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -250,6 +261,15 @@ def test_a_filter_that_can_not_be_is_refused(wanted: dict[str, str]) -> None:
 def test_an_operation_that_there_is_none_of_is_refused(db: None) -> None:
     with pytest.raises(ValueError, match="no operation. Did you mean 'replay'?"):
         bulk.start("repla", Filter(), newest=1)
+
+
+def test_an_operation_that_a_full_channel_drops_is_refused(db: None) -> None:
+    limit(bulk.CHANNEL, scope="channel", max_size=1)
+    Channel(bulk.CHANNEL).configure(on_full="drop")
+    bulk.start("replay", Filter(), newest=0)
+
+    with pytest.raises(ChannelFull):
+        bulk.start("replay", Filter(), newest=0)
 
 
 def test_the_share_of_the_ids_grows_to_all(queue: Connection) -> None:

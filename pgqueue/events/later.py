@@ -14,7 +14,7 @@ from pgqueue.engine.publish import NewEvent
 from pgqueue.events.acting import SESSION_USER, said_by
 from pgqueue.events.publishing import Outbox, made
 from pgqueue.events.typed import Event
-from pgqueue.exceptions import InvalidEvent, InvalidTask
+from pgqueue.exceptions import ChannelFull, InvalidEvent, InvalidTask
 from pgqueue.tasks import TaskContext, TaskResult, task
 
 
@@ -58,6 +58,7 @@ def publish_later(
     Raises:
         InvalidEvent: the event or the time is invalid.
         PayloadTooLarge: the payload takes more than 16 MiB.
+        ChannelFull: the channel is full, also where it drops further messages.
     """
     new = made(event, payload, key=key, metadata=metadata)
     try:
@@ -69,4 +70,8 @@ def publish_later(
         )
     except InvalidTask as error:
         raise InvalidEvent(str(error)) from error
-    return own.enqueue(new.topic, new.key, new.payload, new.metadata)
+    message = own.enqueue(new.topic, new.key, new.payload, new.metadata)
+    if message.came_of == "dropped":
+        # An event is never dropped: the log has no size.
+        raise ChannelFull(f"The channel {own.queue_name!r} is full, and drops further messages.")
+    return message

@@ -34,8 +34,8 @@ class Received:
     """The outcome of a message from another system. It is true if the message is new.
 
     Attributes:
-        is_new: whether the message was stored now. If not, it was stored before, or it was dropped
-            because its channel is full and drops new messages.
+        is_new: whether the message was stored now. If not, it was stored before, or the message of
+            a task was dropped because its channel is full and drops new messages.
         message: the message of its task; with `run_after`, the delayed message that will publish
             the event; None: there is none.
     """
@@ -96,7 +96,8 @@ def receive_external(
         InvalidMessage: the id, the source or another option is invalid.
         InvalidArguments: the payload does not fit the task.
         InvalidEvent: the event is invalid.
-        ChannelFull: a policy's max_size is reached.
+        ChannelFull: a policy's max_size is reached. A delayed event is also refused where the
+            channel drops further messages.
     """
     id, span = known_as(message_id, source), lasting(remember_for)
     given = {} if metadata is None else metadata

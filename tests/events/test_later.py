@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 from django.db import transaction
 
-from pgqueue import Event, InvalidEvent, publish_later, read
+from pgqueue import (
+    Channel,
+    ChannelFull,
+    Event,
+    InvalidEvent,
+    publish_later,
+    read,
+    receive_external,
+)
 from pgqueue.events import publishing
 from pgqueue.events.later import publish_now
-from pgqueue.models import Message
+from pgqueue.models import Message, Policy
 from pgqueue.testing import advance, run_all
+from tests.factories import limit
 
 HOUR = timedelta(hours=1)
 
@@ -34,6 +43,20 @@ def test_an_event_is_published_when_it_is_time() -> None:
     [event] = read()
     assert (event.topic, event.key, event.payload) == ("a.b", "k", {"n": 1})
     assert event.metadata == {"m": 2}
+
+
+def test_an_event_is_refused_where_a_full_channel_drops_messages() -> None:
+    limit("default", scope="channel", max_size=1)
+    Channel("default").configure(on_full="drop")
+    publish_later("a", run_after=HOUR)
+
+    with pytest.raises(ChannelFull):
+        publish_later("a", run_after=HOUR)
+    with pytest.raises(ChannelFull):
+        receive_external("evt_7", "a", run_after=HOUR)
+
+    Policy.objects.update(max_size=2)
+    assert receive_external("evt_7", "a", run_after=HOUR).is_new
 
 
 @pytest.mark.parametrize(

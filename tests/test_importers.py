@@ -18,7 +18,7 @@ from django_tasks_db.models import DBTaskResult
 from procrastinate.contrib.django import app as procrastinate
 from procrastinate.contrib.django.models import ProcrastinateJob
 
-from pgqueue import read, receive, receive_external
+from pgqueue import Channel, read, receive, receive_external
 from pgqueue.engine import dispatch
 from pgqueue.events import subscriptions
 from pgqueue.models import Message, Schedule
@@ -26,7 +26,7 @@ from pgqueue.operating import importers
 from pgqueue.states import State
 from pgqueue.testing import advance, run_all
 from tests.backend import jobs
-from tests.factories import refusing
+from tests.factories import limit, refusing
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -626,6 +626,27 @@ class TestMoving:
             "left": {"gone.task: no task has this name here": 5},
         }
         assert ProcrastinateJob.objects.count() == 5
+
+    @pytest.mark.parametrize("on_full", ["refuse", "drop"])
+    def test_leaves_what_a_full_channel_does_not_take(
+        self, on_full: str, outbox: Aggregates
+    ) -> None:
+        Channel("mail").configure(on_full=on_full)
+        Channel("default").configure(on_full=on_full)
+        limit("mail", scope="channel", max_size=2)
+        limit("default", scope="channel", max_size=2)
+        soon = timezone.now() + timedelta(hours=1)
+        for number in range(5):
+            procrastinate.configure_task("tests.backend.jobs.add", queue="mail").defer(a=number)
+            outbox.add(locked_until=soon)
+
+        reports = [move("procrastinate"), move("transactional-outbox")]
+
+        for report in reports:
+            assert sum(report["moved"].values()) == 2
+            assert sum(report["left"].values()) == 3
+        assert (ProcrastinateJob.objects.count(), len(outbox.left())) == (3, 3)
+        assert Message.objects.count() == 4
 
     @pytest.mark.parametrize(
         ("changed", "said"),

@@ -16,7 +16,7 @@ from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
 from pgqueue.engine import received
 from pgqueue.engine.culprits import by_halves, in_words
-from pgqueue.exceptions import InvalidEvent, InvalidMessage, PayloadTooLarge
+from pgqueue.exceptions import ChannelFull, InvalidEvent, InvalidMessage, PayloadTooLarge
 from pgqueue.inbox.aggregates import AggregateMessage
 from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.operating import importers
@@ -149,7 +149,7 @@ def _take_message(
             else:
                 message.receive(source=sender, database=alias)
     except (
-        *(InvalidEvent, InvalidMessage, PayloadTooLarge),
+        *(ChannelFull, InvalidEvent, InvalidMessage, PayloadTooLarge),
         *(TypeError, ValueError, RecursionError, DatabaseError),
     ) as error:
         report.leave(f"{waiting.aggregate_type}.{waiting.message_type}", error)

@@ -17,6 +17,7 @@ from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
 from pgqueue.engine.culprits import by_halves, in_words, may_be_own
 from pgqueue.exceptions import (
+    ChannelFull,
     InvalidSchedule,
     InvalidTask,
     PGQueueError,
@@ -189,13 +190,15 @@ def _take(job: Pending, alias: str, report: ImportReport) -> bool:
         args = json.loads(job.args, parse_float=as_number)
         kwargs = json.loads(job.kwargs, parse_float=as_number)
         with transaction.atomic(using=alias):
-            task.using(
+            result = task.using(
                 channel=job.queue,
                 priority=job.priority,
                 run_after=job.run_at,
                 enqueue_on_commit=False,
                 **options,
             ).enqueue(*args, **kwargs)
+        if result.came_of == "dropped":
+            raise ChannelFull(f"the channel {job.queue!r} is full, and drops further messages")
     except Exception as error:  # the import of its module may raise any error
         report.leave(job.task, error)
         return False

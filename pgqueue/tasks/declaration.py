@@ -95,16 +95,12 @@ class Declaration(Generic[P, T]):
     logs: str | None = task_options.AS_CONFIGURED
 
     def __post_init__(self) -> None:
-        if self.dedupe_for is not None and self.changes_waiting:
-            raise InvalidTask(
-                f"{self.name}: dedupe_for remembers a message after its end, on_conflict="
-                f"{self.on_conflict!r} replaces the message. Choose one."
-            )
         if self.on_conflict == task_options.COLLECT:
             collecting.parameter_of(self.func, skip_first=self.takes_context)
         try:
             task_options.check_replacing(
                 on_conflict=self.on_conflict,
+                dedupe_for=self.dedupe_for,
                 longest_wait=self.longest_wait,
                 run_after=self.run_after,
                 hold_for=self.hold_for,

@@ -96,6 +96,7 @@ def checked(options: Mapping[str, Any]) -> dict[str, Any]:
 def check_replacing(
     *,
     on_conflict: str,
+    dedupe_for: timedelta | None,
     longest_wait: timedelta | None,
     run_after: datetime | timedelta | None,
     hold_for: timedelta | None,
@@ -103,8 +104,14 @@ def check_replacing(
     """Check the options of messages that replace a waiting one.
 
     Raises:
-        ValueError: `longest_wait` limits nothing, or `hold_for` would hold others' messages.
+        ValueError: `longest_wait` limits nothing, `hold_for` would hold others' messages, or
+            `dedupe_for` would keep the payload that is replaced.
     """
+    if dedupe_for is not None and on_conflict in REPLACING:
+        raise ValueError(
+            f"dedupe_for remembers a message after its end, on_conflict={on_conflict!r} replaces "
+            "the message. Choose one."
+        )
     if hold_for is not None and on_conflict in REPLACING:
         raise ValueError(
             f"hold_for would hold what another caller has stored, if on_conflict={on_conflict!r} "
@@ -447,6 +454,7 @@ def checked_message(options: Mapping[str, Any]) -> dict[str, Any]:
     try:
         check_replacing(
             on_conflict=checked.get("on_conflict", "return"),
+            dedupe_for=checked.get("dedupe_for"),
             longest_wait=checked.get("longest_wait"),
             run_after=checked.get("run_after"),
             hold_for=checked.get("hold_for"),

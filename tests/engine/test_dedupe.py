@@ -462,6 +462,13 @@ class TestPlainSQL:
         assert connection.execute(text, ['{"args": [2]}']).fetchone() == first
         assert Message.objects.get().payload == {"args": [2]}
 
+    def test_may_not_replace_what_it_remembers(self, connection: Connection) -> None:
+        with pytest.raises(psycopg.errors.InvalidParameterValue, match="choose one"):
+            connection.execute(
+                "SELECT pgqueue_enqueue("
+                "'t', dedupe_key => 'd', dedupe_for => '1 day', replaces => true)"
+            )
+
     def test_gets_nothing_from_a_channel_that_drops_it(self, connection: Connection) -> None:
         limit(scope="channel", max_size=1)
         Channel.objects.create(name="default", on_full="drop")

@@ -122,6 +122,7 @@ class TestAMessage:
             ({"ttl": 0}, "longer than 0"),
             ({"ttl": timedelta.max}, "a hundred years"),
             ({"on_conflict": "ignore"}, "'return', 'replace', 'raise'"),
+            ({"on_conflict": "replace", "dedupe_for": 60}, "dedupe_for remembers .* Choose one"),
             ({"ordered": 1}, "True or False"),
             ({"metadata": []}, "must be a dict"),
             ({"max_attempts": 0}, "1 or more"),

@@ -20,6 +20,10 @@ DECLARE
     waiting bigint;
     is_unlocked boolean;
 BEGIN
+    IF replaces AND dedupe_for IS NOT NULL THEN
+        RAISE EXCEPTION 'dedupe_for remembers a message after its end, replaces => true replaces it: choose one.'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
     IF dedupe_for IS NOT NULL THEN
         INSERT INTO pgqueue_dedupe AS d (channel, dedupe_key, message_id, expires_at)
         VALUES (given.channel, given.dedupe_key, given.id, given.created_at + dedupe_for)

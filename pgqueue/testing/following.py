@@ -19,6 +19,7 @@ from pgqueue.events.leases import Held
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EndlessEvents
 from pgqueue.testing.claiming import LEASE, lend
+from pgqueue.testing.paths import own_path
 from pgqueue.testing.savepoints import savepoints
 
 ROUNDS = 1000
@@ -126,6 +127,17 @@ class _Reader(GroupReader):
         finally:
             engine.release(connection, self._consumer.name, self.id, list(self._held))
             readers.retire(connection, self.id)
+
+    def _try(
+        self,
+        connection: Connection,
+        held: Held,
+        events: Sequence[RecordedEvent],
+        *,
+        moves: bool = True,
+    ) -> bool:
+        with own_path():
+            return super()._try(connection, held, events, moves=moves)
 
     def _hasten(self) -> None:
         if self._retries:

@@ -29,6 +29,7 @@ from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.storing import on_stored
 from pgqueue.testing.claiming import claim_next
 from pgqueue.testing.following import Followers
+from pgqueue.testing.paths import own_path
 from pgqueue.testing.savepoints import savepoints
 from pgqueue.worker.batch_runner import BatchRunner
 from pgqueue.worker.collector import batch_of, kind_of
@@ -150,22 +151,25 @@ class _Bench:
     def run_next(self) -> list[_Ran]:
         """Claim, run and settle a message or a batch, and return it; []: no message is ready."""
         while claim := self._next():
-            together = [claim, *self._beside(claim)]
-            with savepoints():
-                ended = self._ended([LeasedMessage(each, monotonic()) for each in together])
-            for leased, ending in ended:
-                self._settle(leased, ending)
-            claims = {each.id: each for each in together}
-            # Without a task or a handler of this name here, the message was not run.
-            ran = [
-                _Ran(claims[leased.claim.id], _written(ending), self._result(task, leased.claim))
-                for leased, ending in ended
-                if (task := registry.get(leased.claim.task)) is not None
-                and not isinstance(ending, HandedBack)
-            ]
+            with own_path():
+                ran = self._run([claim, *self._beside(claim)])
             if ran:
                 return ran
         return []
+
+    def _run(self, together: list[Claim]) -> list[_Ran]:
+        with savepoints():
+            ended = self._ended([LeasedMessage(each, monotonic()) for each in together])
+        for leased, ending in ended:
+            self._settle(leased, ending)
+        claims = {each.id: each for each in together}
+        # Without a task or a handler of this name here, the message was not run.
+        return [
+            _Ran(claims[leased.claim.id], _written(ending), self._result(task, leased.claim))
+            for leased, ending in ended
+            if (task := registry.get(leased.claim.task)) is not None
+            and not isinstance(ending, HandedBack)
+        ]
 
     def _next(self) -> Claim | None:
         return self.aside.pop(0) if self.aside else claim_next(self.alias, self.worker_id)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured
-from django.db import OperationalError
+from django.db import OperationalError, connection, transaction
 from django.test import override_settings
 
 from pgqueue import (
@@ -36,6 +36,7 @@ from pgqueue import (
 )
 from pgqueue.conf import read as read_settings
 from pgqueue.database.session_state import sets_only_path
+from pgqueue.events import consumers
 from pgqueue.models import History, Message, StoredSignal
 from pgqueue.options.schedules import Schedule
 from pgqueue.signals import task_finished
@@ -68,6 +69,19 @@ functions = SimpleNamespace(
     current=lambda: answers.get("current"), enter=_enter, all=lambda: answers["all"]
 )
 lacking = SimpleNamespace(current=lambda: None)
+
+
+@task
+def leave_the_path() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET search_path = pg_temp, public")
+
+
+@task
+def leave_the_path_and_fail() -> None:
+    leave_the_path()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1 / 0")
 
 
 @task
@@ -223,6 +237,37 @@ class TestAMessage:
 
         assert result.status == "succeeded"
         assert "The tenant sticky cannot be left" in caplog.text
+
+
+@pytest.mark.usefixtures("tenancy")
+@pytest.mark.parametrize("block", [nullcontext, transaction.atomic])
+def test_run_all_leaves_the_search_path_of_a_test_as_it_was(
+    block: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "_consumers", {})
+
+    def path() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW search_path")
+            return str(cursor.fetchone()[0])
+
+    handled = []
+    before = path()
+
+    @consumer("walkers", start="beginning")
+    def walk(event: Any) -> None:
+        leave_the_path()
+        handled.append(event.payload)
+
+    with block():
+        leave_the_path.enqueue()
+        leave_the_path_and_fail.enqueue()
+        publish("noted", 1)
+        run_all()
+        assert path() == before
+
+    assert path() == before
+    assert handled == [1]
 
 
 @pytest.mark.usefixtures("tenancy")

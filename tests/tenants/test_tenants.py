@@ -288,3 +288,24 @@ def test_run_all_runs_each_message_in_its_tenant(project: Project) -> None:
 
     assert said.count("succeeded") == 2
     assert (project.notes("north"), project.notes("south")) == (["x"], ["y"])
+
+
+@pytest.mark.parametrize("around", ["if True", "with transaction.atomic()"])
+def test_run_all_leaves_the_tenant_after_each_run_and_each_event(
+    project: Project, around: str
+) -> None:
+    project.manage("pgqueue_maintain")  # declares the subscription
+    said = project.shell(
+        "from django.db import connection, transaction\n"
+        f"{around}:\n"
+        "    note.using(metadata={'tenant': 'north'}).enqueue('x')\n"
+        "    note.enqueue('y')\n"
+        "    publish('noted', 'x', metadata={'tenant': 'north'})\n"
+        "    run_all()\n"
+        "    with connection.cursor() as cursor:\n"
+        "        cursor.execute('SELECT current_schema()')\n"
+        "        print('It is in', *cursor.fetchone())"
+    )
+
+    assert "It is in public" in said
+    assert set(project.notes("north")) == {"x", "x by a subscription", "x by a group"}

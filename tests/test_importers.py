@@ -235,6 +235,8 @@ class TestCeleryBeat:
             ({"crontab_id": 1, "task": "celery.backend_cleanup"}, "No task is named"),
             ({"crontab_id": 1, "args": "[1, 2, 3, 4]"}, "tests.backend.jobs.add"),
             ({"crontab_id": 1, "args": "oops"}, "Expecting value"),
+            ({"crontab_id": 1, "args": f"[{EXACT}]"}, "would be rounded"),
+            ({"crontab_id": 1, "kwargs": f'{{"b": {EXACT}}}'}, "would be rounded"),
         ],
     )
     def test_keeps_what_can_not_be_said_here(

@@ -21,6 +21,7 @@ from django.utils.translation import gettext_lazy as _
 
 from pgqueue.admin.base import ENQUEUED, PAUSED, RESUMED, QueueAdmin
 from pgqueue.admin.display import NOTHING
+from pgqueue.codec.scalars import as_float
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.engine import lookup
@@ -173,6 +174,7 @@ class ScheduleAdmin(QueueAdmin):
         if db_field.name in ARGUMENTS:
             # Django must compare the field with the current row, not with the row when shown.
             kwargs["show_hidden_initial"] = False
+            kwargs["parse_float"] = as_float
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def get_readonly_fields(

@@ -86,6 +86,18 @@ def as_number(text: str | Decimal) -> float | Decimal:
     return number if Decimal(repr(number)) == exact else exact
 
 
+def as_float(text: str) -> float:
+    """Return a number as a float that is written with its digits.
+
+    Raises:
+        ValueError: no float is.
+    """
+    number = as_number(text)
+    if isinstance(number, Decimal):
+        raise ValueError(f"{text:.99} would be rounded: write it as a text.")
+    return number
+
+
 def write_float(value: float) -> float | str:
     if not isfinite(value):
         raise Unstorable(f"is {value}; JSON has no such number: pass None, or a Decimal.")

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from django.db import DatabaseError, connections, transaction
 
-from pgqueue.codec.scalars import as_number
+from pgqueue.codec.scalars import as_float, as_number
 from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
 from pgqueue.engine.culprits import by_halves, in_words, may_be_own
@@ -232,8 +232,8 @@ def _take_over(periodic: Periodic, alias: str, report: ImportReport) -> bool:
             cron=periodic.cron,
             every=periodic.every,
             timezone=periodic.timezone,
-            args=json.loads(periodic.args or "[]"),
-            kwargs=json.loads(periodic.kwargs or "{}"),
+            args=json.loads(periodic.args or "[]", parse_float=as_float),
+            kwargs=json.loads(periodic.kwargs or "{}", parse_float=as_float),
             channel=periodic.queue,
             paused=not periodic.enabled,
         )

@@ -117,6 +117,7 @@ def test_one_is_added_changed_and_deleted_and_each_is_logged(editor: Client):
         ({"task": "tests.jobs.gone"}, "No task is named"),
         ({"args": "[1, 2, 3]"}, "tests.jobs.add"),
         ({"args": "{}"}, "args must be a list"),
+        ({"args": "[12345678901234567.89]"}, "would be rounded: write it as a text"),
         ({"kwargs": "[]", "args": "[1]"}, "kwargs a dict"),
         ({"priority": "1000"}, "from -100 to 100"),
         ({"channel": "c" * 201}, "200 bytes"),

@@ -172,6 +172,8 @@ def settings() -> Settings:
 
 def read(given: Mapping[str, Any]) -> Settings:
     """Turn a `PGQUEUE` dict into settings."""
+    if not isinstance(given, Mapping):
+        raise ImproperlyConfigured(f"PGQUEUE = {shown(given)}: it must be a dict.")
     known = {each.name.upper(): each for each in fields(Settings)}
     for name in given:
         if name not in known:

@@ -113,6 +113,15 @@ def test_what_cannot_be_is_refused_by_name(given: dict[str, object], message: st
         read(given)
 
 
+@pytest.mark.parametrize("given", [None, [], "threads"])
+def test_settings_that_are_no_dict_are_refused(given: object) -> None:
+    with (
+        override_settings(PGQUEUE=given),
+        pytest.raises(ImproperlyConfigured, match="PGQUEUE = .*must be a dict"),
+    ):
+        settings()
+
+
 def test_a_change_of_the_settings_is_seen() -> None:
     with override_settings(PGQUEUE={"THREADS": 3}):
         assert settings().threads == 3

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
-from pgqueue.exceptions import UnknownTask
+from pgqueue.exceptions import UnknownTask, UnreadablePayload
 from pgqueue.models import Message
 from pgqueue.states import State
 from pgqueue.tasks import Task, TaskResult, find_task
@@ -21,6 +22,8 @@ WAITING = (State.HELD, State.SCHEDULED, State.READY)
 NEAR = timedelta(seconds=1)
 """The tolerance for comparing `run_after`."""
 SHOWN = 10
+UNREADABLE = (ObjectDoesNotExist, UnreadablePayload)
+"""Errors of arguments: the row of a model instance is gone, or the task does not take them."""
 
 
 def assert_enqueued(
@@ -127,7 +130,10 @@ def _matches(
     if args is None and kwargs is None:
         return True
     wanted = _call(task, args or (), kwargs or {})
-    return wanted is not None and wanted == _call(task, result.args, result.kwargs)
+    try:
+        return wanted is not None and wanted == _call(task, result.args, result.kwargs)
+    except UNREADABLE:
+        return False
 
 
 def _call(
@@ -141,6 +147,13 @@ def _call(
         return None
     bound.apply_defaults()
     return bound.arguments
+
+
+def _arguments(result: TaskResult[Any]) -> str:
+    try:
+        return f"args={result.args!r}, kwargs={result.kwargs!r}"
+    except UNREADABLE as error:
+        return f"its arguments can't be read ({error})"
 
 
 def _is_due(found: Found, run_after: datetime | timedelta | float) -> bool:
@@ -169,7 +182,7 @@ def _text(
     else:
         lines.append("Messages of this task that wait:")
     lines += [
-        f"  #{found.id}: args={result.args!r}, kwargs={result.kwargs!r}, "
+        f"  #{found.id}: {_arguments(result)}, "
         f"channel={found.channel!r}, key={found.key!r}, {found.state}, run_at={found.run_at}"
         for found, result in waiting[:SHOWN]
     ]

@@ -49,6 +49,18 @@ def test_defaults_count_as_given() -> None:
     assert_enqueued(jobs.add, args=(1, 0))
 
 
+def test_a_call_whose_model_instance_is_gone_is_another_one() -> None:
+    group, other = Group.objects.create(name="one"), Group.objects.create(name="two")
+    jobs.rename.enqueue(group, "x")
+    jobs.rename.enqueue(other, "y")
+    group.delete()
+
+    assert_enqueued(jobs.rename, args=(other, "y"), count=1)
+    assert_not_enqueued(jobs.rename, args=(other, "x"))
+    with pytest.raises(AssertionError, match="its arguments can't be read"):
+        assert_enqueued(jobs.rename, args=(other, "x"))
+
+
 @pytest.mark.parametrize("args", [(1,), (2, 2), (1, 2, 3), ()])
 def test_another_call_is_not_the_same(args: tuple[int, ...]) -> None:
     jobs.add.enqueue(1, b=2)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
+from pgqueue.database.connections import conninfo
 from pgqueue.duties.schedule import Schedules
 from pgqueue.engine import (
     culprits,
@@ -51,6 +53,18 @@ def _logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level(logging.ERROR, logger="pgqueue")
     yield
     culprits.forget_all()
+
+
+def test_a_row_of_another_schema_is_not_left_out(connection: Connection) -> None:
+    leave_out = partial(culprits.leave_out, what="claim", table="pgqueue_message")
+    options = "-c search_path=elsewhere,public"
+    with psycopg.connect(conninfo("default"), options=options) as other:
+        leave_out(connection, item=7, error=ValueError())
+        leave_out(other, item=8, error=ValueError())
+
+        assert culprits.left_out(connection, "claim", "pgqueue_message") == [7]
+        assert culprits.left_out(other, "claim", "pgqueue_message") == [8]
+        assert culprits.number_left_out(other) == 1
 
 
 class TestWhoIsAtFault:

@@ -84,8 +84,8 @@ def release(
     Args:
         rate: messages a second, at most; None: no limit.
         is_typed: whether the source of the rows has types: see `call_of`.
-        skip: is called once for each row that does not fit the task, after the transaction that
-            leaves it out; None: such a row is an error.
+        skip: is called for each row that does not fit the task, once its transaction is done;
+            None: such a row is an error.
         progress: is called with the number of rows of each transaction.
 
     Raises:

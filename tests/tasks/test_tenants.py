@@ -271,7 +271,7 @@ def test_run_all_leaves_the_search_path_of_a_test_as_it_was(
 
 
 @pytest.mark.usefixtures("tenancy")
-class TestADedupeKey:
+class TestADedupeKeyOfATenant:
     """Two tenants may use the same key: primary keys of their schemas are equal, for example."""
 
     def test_is_of_the_tenant_that_is_entered(self) -> None:

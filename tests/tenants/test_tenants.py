@@ -21,7 +21,7 @@ from tests.starting import run
 PROJECTS = ("with_django_tenants", "with_search_path")
 NORTH_AND_SOUTH = ("north", "south")
 SHELL = """
-from pgqueue import publish, send
+from pgqueue import flow, publish, send
 from pgqueue.models import History, Message, Schedule
 from pgqueue.tasks import scheduling, tenants
 from pgqueue.testing import run_all
@@ -256,6 +256,21 @@ def test_a_rerun_keeps_its_tenant(project: Project) -> None:
     project.work()
 
     assert project.notes("north") == ["x", "x"]
+
+
+def test_a_rerun_of_a_flow_reads_the_rows_of_its_tenant(project: Project) -> None:
+    project.shell(
+        "with inside('north'):\n"
+        "    Note.take('x')\n"
+        "    with flow('notes') as f:\n"
+        "        f.enqueue(note_again, Note.objects.get(), f.enqueue(count))"
+    )
+    project.work()
+
+    project.manage("pgqueue_rerun", "--task", "tests.tenants.notes.tasks.note_again")
+    project.work()
+
+    assert project.notes("north") == ["x", "x again", "x again"]
 
 
 def test_metrics_tell_the_messages_and_runs_of_each_tenant(project: Project) -> None:

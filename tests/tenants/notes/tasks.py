@@ -23,6 +23,16 @@ def note(text: str) -> None:
 
 
 @task
+def note_again(earlier: Note, since: int) -> None:
+    Note.take(f"{earlier.text} again")
+
+
+@task
+def count() -> int:
+    return Note.objects.count()
+
+
+@task
 async def note_async(text: str) -> None:
     await sync_to_async(Note.take)(text)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import SimpleNamespace
@@ -49,6 +50,13 @@ def greet_alone(email: str | None, number: int) -> None: ...
 
 @task(key=lambda number: f"k{number}", ordered=True)
 def bill_in_order(number: int) -> None: ...
+
+
+def _no_tenant() -> str:
+    raise AttributeError("tenant")
+
+
+silent = SimpleNamespace(current=_no_tenant, enter=nullcontext)
 
 
 @pytest.fixture
@@ -226,6 +234,18 @@ class TestARowWithoutAKey:
 
         assert sorted(numbers()) == left
         assert len(said) == 1
+
+    def test_is_no_fault_of_a_row_where_the_project_does_not_tell_its_tenant(
+        self, connection: Connection, settings: Any
+    ) -> None:
+        settings.PGQUEUE = {**settings.PGQUEUE, "TENANT": f"{__name__}.silent"}
+        said: list[InvalidArguments] = []
+        begin(connection, self.ROWS, of=greet_once)
+
+        with pytest.raises(AttributeError):
+            release(greet_once, skip=said.append)
+
+        assert (said, numbers()) == ([], [])
 
     def test_whose_key_another_message_has_is_left_out(self, connection: Connection) -> None:
         said: list[InvalidArguments] = []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -33,6 +35,14 @@ pytestmark = pytest.mark.django_db(transaction=True)
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 EXACT = "12345678901234567.89"
 """A number that no float holds with its digits."""
+
+
+directions = SimpleNamespace(
+    here=None,
+    current=lambda: directions.here,
+    enter=nullcontext,
+    all=lambda: ["north", "south"],
+)
 
 
 @pytest.fixture(autouse=True)
@@ -545,6 +555,16 @@ class TestATransactionalInbox:
         assert inbox.left() == set(ids)
         assert not any(receive_external(id, TOPIC, source="erp") for id in ids)
         assert move_inbox()["remembered"] == 0
+
+    def test_has_its_ids_remembered_in_each_tenant(self, inbox: Aggregates, settings: Any) -> None:
+        ids = [inbox.add(processed_at=EARLY), inbox.add(payload="5")]
+        settings.PGQUEUE = {**settings.PGQUEUE, "TENANT": f"{__name__}.directions"}
+
+        assert move_inbox()["remembered"] == 1
+        for directions.here in (None, "north", "south"):
+            assert not any(receive_external(id, TOPIC, source="erp") for id in ids)
+        directions.here = "east"
+        assert all(receive_external(id, TOPIC, source="erp") for id in ids)
 
     def test_has_all_of_it_remembered(
         self, inbox: Aggregates, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,7 @@ from pgqueue.database.sql_files import load
 from pgqueue.database.transactions import is_pooled
 from pgqueue.engine import settle
 from pgqueue.engine.culprits import choosing
-from pgqueue.engine.values import Claim, Connection
+from pgqueue.engine.values import Claim, Connection, exact
 from pgqueue.exceptions import UnreadableMessage
 from pgqueue.values.escaping import logger_of
 
@@ -103,7 +103,7 @@ def claim(
             "takes_raw": takes_raw,
             "is_pooled": is_pooled(connection),
             "worker_id": worker_id,
-            "lease": lease,
+            "lease": exact(lease),
         },
     )
     rows = cursor.fetchall()
@@ -140,7 +140,7 @@ def claim_at_once(
             "takes_raw": takes_raw,
             "is_pooled": is_pooled(connection),
             "worker_id": worker_id,
-            "lease": lease,
+            "lease": exact(lease),
         },
     )
     rows = cursor.fetchall()

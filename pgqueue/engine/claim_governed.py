@@ -25,7 +25,7 @@ from pgqueue.engine.culprits import (
     search,
     shown,
 )
-from pgqueue.engine.values import Claim, Connection
+from pgqueue.engine.values import Claim, Connection, exact
 
 SQL = load(__name__)
 
@@ -78,7 +78,7 @@ def claim(
         "until": until,
         "limit": limit,
         "worker_id": worker_id,
-        "lease": lease,
+        "lease": exact(lease),
         "size": size,
         "takes_raw": takes_raw,
         "is_pooled": is_pooled(connection),

@@ -51,7 +51,7 @@ def extend(
     """
 
     def some(leases: Sequence[Lease | Claim]) -> dict[int, bool]:
-        parameters = {**fence(leases), "lease": lease}
+        parameters = {**fence(leases), "lease": exact(lease)}
         return dict(connection.execute(SQL["extend"], parameters).fetchall())
 
     renewed: dict[int, bool] = {}

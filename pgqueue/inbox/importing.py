@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -16,7 +17,13 @@ from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
 from pgqueue.engine import received
 from pgqueue.engine.culprits import by_halves, in_words
-from pgqueue.exceptions import ChannelFull, InvalidEvent, InvalidMessage, PayloadTooLarge
+from pgqueue.exceptions import (
+    ChannelFull,
+    InvalidEvent,
+    InvalidMessage,
+    InvalidTenant,
+    PayloadTooLarge,
+)
 from pgqueue.inbox.aggregates import AggregateMessage
 from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.operating import importers
@@ -118,13 +125,23 @@ def _remember_ended(
                 alias, _of(table, "aggregates_ended"), after=after, limit=importers.BATCH
             )
             ids = [id for (id,) in rows]
-            known = [tenants.own_key(known_as(id, sender), {}) for id in ids]
+            known = [known_as(id, sender) for id in ids]
             count += sum(by_halves(some, known, leave))
+            for _ in by_halves(some, _of_tenants(known), leave):
+                pass
             if dry_run:
                 transaction.set_rollback(True, using=alias)
         if len(ids) < importers.BATCH:
             return count
         after = ids[-1]
+
+
+def _of_tenants(known: Sequence[str]) -> list[str]:
+    """Return ids as they are remembered in each tenant: an inbox does not tell their tenants."""
+    with suppress(InvalidTenant):  # there are no tenants, or nobody tells their names
+        names = tenants.every()
+        return [tenants.own_key(id, {tenants.TENANT: name}) for name in names for id in known]
+    return []
 
 
 def _take_message(
@@ -148,6 +165,8 @@ def _take_message(
                 message.publish(database=alias)
             else:
                 message.receive(source=sender, database=alias)
+                elsewhere = _of_tenants([known_as(str(waiting.id), sender)])
+                received.remember(connections[alias], elsewhere, lasting=REMEMBERED)
     except (
         *(ChannelFull, InvalidEvent, InvalidMessage, PayloadTooLarge),
         *(TypeError, ValueError, RecursionError, DatabaseError),

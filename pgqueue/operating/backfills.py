@@ -9,6 +9,7 @@ from typing import Any
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError, transaction
 
+from pgqueue.conf import settings
 from pgqueue.database import guard
 from pgqueue.database.connections import borrow
 from pgqueue.engine import backfill as engine
@@ -23,7 +24,7 @@ from pgqueue.exceptions import (
     InvalidTenant,
     UnreadablePayload,
 )
-from pgqueue.tasks import Task
+from pgqueue.tasks import Task, tenants
 
 FULL = 1.0
 """Seconds until a full channel is tried again."""
@@ -92,6 +93,8 @@ def release(
         InvalidArguments: a row does not fit the task. The rows of earlier transactions are
             enqueued.
     """
+    if settings().tenant is not None:
+        tenants.current()  # its error would be taken for one of the first row
     # The messages are stored in the transaction that takes their rows, not after its commit.
     own = task.using(enqueue_on_commit=False)
     limit = batch if rate is None else max(1, min(batch, int(rate)))

@@ -11,6 +11,7 @@ from django.db import DatabaseError, connections, transaction
 
 from pgqueue.codec.arguments import parse
 from pgqueue.codec.references import referred_in
+from pgqueue.database.paths import own_path
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import steps
 from pgqueue.engine.enqueue import Common
@@ -133,7 +134,8 @@ def _payload(task: Declaration[Any, Any], found: Found, metadata: Mapping[str, A
         plain = parse("the payload", task.codec.opened(found.payload))
         if not referred_in(plain):
             return found.payload
-        with tenants.around_stored(found.id, metadata):
+        # A worker resets the path that the project's enter() sets: here nobody else does.
+        with own_path(), tenants.around_stored(found.id, metadata):
             return _with_results(task, found, plain)
     except (DatabaseError, psycopg.Error):
         raise

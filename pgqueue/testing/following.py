@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import connections, transaction
 
+from pgqueue.database.paths import own_path
 from pgqueue.engine import dispatch, log, readers
 from pgqueue.engine import groups as engine
 from pgqueue.engine.sequence import catch_up
@@ -19,7 +20,6 @@ from pgqueue.events.leases import Held
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import EndlessEvents
 from pgqueue.testing.claiming import LEASE, lend
-from pgqueue.testing.paths import own_path
 from pgqueue.testing.savepoints import savepoints
 
 ROUNDS = 1000

@@ -22,6 +22,7 @@ from pgqueue.claiming.run_counts import Tally
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.database.django_connections import kept_open
+from pgqueue.database.paths import own_path
 from pgqueue.engine import lookup, promote
 from pgqueue.engine.values import Claim
 from pgqueue.tasks import TaskResult, registry
@@ -29,7 +30,6 @@ from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.storing import on_stored
 from pgqueue.testing.claiming import claim_next
 from pgqueue.testing.following import Followers
-from pgqueue.testing.paths import own_path
 from pgqueue.testing.savepoints import savepoints
 from pgqueue.worker.batch_runner import BatchRunner
 from pgqueue.worker.collector import batch_of, kind_of

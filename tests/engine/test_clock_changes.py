@@ -18,7 +18,7 @@ from pgqueue.engine.steps import StoredStep
 from pgqueue.engine.values import Claim, exact, exact_array
 from pgqueue.models import Channel, Dedupe, Message, Step, TaskPause
 from pgqueue.testing import advance
-from tests.factories import Connection, enqueue, failure, hold, run, store
+from tests.factories import Connection, enqueue, failure, hold, limit, run, store
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -131,10 +131,22 @@ def test_holds_for_pauses(connection: Connection) -> None:
     assert is_exact(TaskPause.objects.get().until)
 
 
+@pytest.mark.parametrize("is_governed", [False, True])
+def test_holds_for_leases_of_a_consumer(connection: Connection, is_governed: bool) -> None:
+    if is_governed:
+        limit(max_running=5)
+
+    run(connection, lease=SPAN)
+
+    assert is_exact(message().lease_until)
+
+
 def test_holds_for_leases_and_holds_that_are_extended(connection: Connection) -> None:
     one, two = run(connection, 2)
     [id] = hold(connection)
 
+    assert lease.extend(connection, [two], lease=SPAN)
+    assert is_exact(Message.objects.get(pk=two.id).lease_until)
     lease.prolong(connection, one, SPAN)
     lease.checkpoint(connection, two, progress=None, extend=SPAN)
     held.extend(connection, [id], hold=SPAN)

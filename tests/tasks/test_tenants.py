@@ -56,6 +56,8 @@ def _enter(tenant: str) -> Iterator[None]:
     if tenant == "gone":
         raise LookupError("no such schema")
     entered.append(tenant)
+    if tenant == "path":
+        leave_the_path.func()
     before, answers["current"] = answers.get("current"), tenant
     try:
         yield
@@ -113,6 +115,12 @@ def stored() -> list[str | None]:
     return [each.get("tenant") for each in rows]
 
 
+def search_path() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW search_path")
+        return str(cursor.fetchone()[0])
+
+
 def dedupe_keys() -> list[str | None]:
     return list(Message.objects.order_by("pk").values_list("dedupe_key", flat=True))
 
@@ -149,6 +157,21 @@ class TestAMessage:
         result.rerun()
 
         assert (entered, stored()) == (["north"], ["north"])
+
+    @pytest.mark.parametrize("block", [nullcontext, transaction.atomic])
+    def test_of_a_flow_is_enqueued_once_more_and_leaves_the_search_path_as_it_was(
+        self, block: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        with flow("sums") as f:
+            result = f.enqueue(jobs.anything, f.enqueue(jobs.add, 1, b=1))
+        run_all(raise_errors=True)
+        History.objects.update(metadata={"tenant": "path"})
+        before = search_path()
+
+        with block():
+            result.rerun()
+
+            assert (entered, search_path()) == (["path"], before)
 
     def test_of_a_flow_is_not_enqueued_once_more_if_its_tenant_is_gone(self) -> None:
         with flow("sums") as f:
@@ -245,14 +268,8 @@ def test_run_all_leaves_the_search_path_of_a_test_as_it_was(
     block: Callable[[], AbstractContextManager[None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumers, "_consumers", {})
-
-    def path() -> str:
-        with connection.cursor() as cursor:
-            cursor.execute("SHOW search_path")
-            return str(cursor.fetchone()[0])
-
     handled = []
-    before = path()
+    before = search_path()
 
     @consumer("walkers", start="beginning")
     def walk(event: Any) -> None:
@@ -264,9 +281,9 @@ def test_run_all_leaves_the_search_path_of_a_test_as_it_was(
         leave_the_path_and_fail.enqueue()
         publish("noted", 1)
         run_all()
-        assert path() == before
+        assert search_path() == before
 
-    assert path() == before
+    assert search_path() == before
     assert handled == [1]
 
 

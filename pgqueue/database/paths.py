@@ -1,4 +1,4 @@
-"""Keep the search_path of a test's connections: a worker resets it after each run."""
+"""Keep the search_path of connections that no worker resets."""
 
 from __future__ import annotations
 

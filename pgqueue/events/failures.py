@@ -24,7 +24,7 @@ from pgqueue.redaction import Hidden
 from pgqueue.tasks import redacting
 from pgqueue.threads.service import NO_NAP
 from pgqueue.values.escaping import logger_of
-from pgqueue.values.number_checks import as_timedelta
+from pgqueue.values.number_checks import LONGEST, as_timedelta
 
 logger = logger_of("pgqueue")
 
@@ -167,7 +167,7 @@ class Failures:
         result: Any = FailedEvent(failures)
         try:
             delay = guard.call(self._consumer.backoff, error, result)
-            return None if delay is None else max(as_timedelta(delay), NO_NAP)
+            return None if delay is None else min(max(as_timedelta(delay), NO_NAP), LONGEST)
         except BaseException as second:
             shown = stand_in(second, hidden)
             logger.error("The backoff of the group %s failed", self._consumer.name, exc_info=shown)

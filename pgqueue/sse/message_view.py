@@ -21,6 +21,9 @@ from pgqueue.sse.progress import ENDED, MessageClient
 from pgqueue.streams import requests
 from pgqueue.streams.requests import HEARTBEAT, View
 from pgqueue.values.error_words import shown
+from pgqueue.values.escaping import logger_of
+
+logger = logger_of(__name__)
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,9 @@ def _find(alias: str, id: int | str) -> StreamedMessage | None:
         found = lookup.find(Tuples(connection), int(text[:30]))
     if found is None:
         return None
-    return StreamedMessage(
-        str(found.id), found.channel, found.task, found.key, json.loads(found.metadata)
-    )
+    try:
+        metadata = json.loads(found.metadata)
+    except (ValueError, RecursionError):  # from SQL, such as a number of 5 000 digits
+        logger.warning("Message #%d is shown to nobody: its metadata can't be read", found.id)
+        return None
+    return StreamedMessage(str(found.id), found.channel, found.task, found.key, metadata)

@@ -276,6 +276,15 @@ class TestAnAtomicGroup:
 
 
 class TestAFailure:
+    def test_waits_for_a_hundred_years_at_most(self, reading: Callable[..., GroupReader]) -> None:
+        publish("a", 1)
+        reader = reading(declare(Seen(1), backoff=lambda error, result: timedelta.max))
+
+        exhaust(reader)
+
+        delay = (cursor().retry_at or datetime.min) - datetime.now(UTC)
+        assert timedelta(days=36_000) < delay < timedelta(days=37_000)
+
     def test_holds_the_partition_and_backs_off(self, reading: Callable[..., GroupReader]) -> None:
         publish_many([("a", n) for n in range(4)])
         seen = Seen(2)

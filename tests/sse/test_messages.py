@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from pgqueue import receive, send
 from pgqueue.engine.wait import MessageSnapshot
@@ -170,6 +171,17 @@ class TestAMessage:
 
         assert (hidden.status, hidden.read()) == (none.status, none.read())
         assert sorted(hidden.headers) == sorted(none.headers)
+
+    def test_whose_metadata_python_does_not_read_is_shown_to_nobody(
+        self, open_stream: Open
+    ) -> None:
+        id = send("by hand", {})
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE pgqueue_message SET metadata = jsonb_build_object('n', 10::numeric ^ 5000)"
+            )
+
+        assert open_stream(f"/messages/{id}/").response.status == 404
 
     @pytest.mark.parametrize("id", [0, 2**63, 10**40])
     def test_that_is_not_there_is_not_found(self, open_stream: Open, id: int) -> None:

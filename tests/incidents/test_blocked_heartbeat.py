@@ -44,7 +44,8 @@ def end_atomically(session: Connection, late: Claim) -> set[int]:
 def end_in_a_batch(session: Connection, late: Claim) -> set[int]:
     """Do what a batch does: it locks all rows of the batch, and settles them together."""
     with session.transaction():
-        return set(lease.lock_all(session, [late])) | settle.complete(session, [done(late)] * 2)
+        locks = lease.lock_all(session, [late], patience="500ms")
+        return set(locks) | settle.complete(session, [done(late)] * 2)
 
 
 ENDS: dict[str, Callable[[Connection, Claim], Any]] = {

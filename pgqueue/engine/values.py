@@ -13,9 +13,9 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import tuple_row
 
-Connection: TypeAlias = "psycopg.Connection[Any]"
+from pgqueue.values.number_checks import LONGEST
 
-CENTURY = timedelta(days=36_525)
+Connection: TypeAlias = "psycopg.Connection[Any]"
 
 
 class Cursors(Protocol):
@@ -147,7 +147,7 @@ def exact(span: timedelta | None) -> str | None:
     """
     if span is None:
         return None
-    if abs(span) > CENTURY:
+    if abs(span) > LONGEST:
         return f"{span.days} days +{span.seconds} seconds"
     return f"{span.total_seconds():.6f} seconds"
 

@@ -14,8 +14,9 @@ from pgqueue.engine.publish import NewEvent
 from pgqueue.events.acting import SESSION_USER, said_by
 from pgqueue.events.publishing import Outbox, made
 from pgqueue.events.typed import Event
-from pgqueue.exceptions import ChannelFull, InvalidEvent, InvalidTask
+from pgqueue.exceptions import InvalidEvent, InvalidTask
 from pgqueue.tasks import TaskContext, TaskResult, task
+from pgqueue.tasks.dropping import refuse_dropped
 
 
 @task(atomic=True, takes_context=True)
@@ -71,7 +72,5 @@ def publish_later(
     except InvalidTask as error:
         raise InvalidEvent(str(error)) from error
     message = own.enqueue(new.topic, new.key, new.payload, new.metadata)
-    if message.came_of == "dropped":
-        # An event is never dropped: the log has no size.
-        raise ChannelFull(f"The channel {own.queue_name!r} is full, and drops further messages.")
+    refuse_dropped(own.queue_name, message)  # an event is never dropped: the log has no size
     return message

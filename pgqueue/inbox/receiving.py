@@ -34,8 +34,8 @@ class Received:
     """The outcome of a message from another system. It is true if the message is new.
 
     Attributes:
-        is_new: whether the message was stored now. If not, it was stored before, or the message of
-            a task was dropped because its channel is full and drops new messages.
+        is_new: whether the message was stored now. If not, it was stored before. Or a task
+            handles it, and the full channel of the task drops new messages.
         message: the message of its task; with `run_after`, the delayed message that will publish
             the event; None: there is none.
     """

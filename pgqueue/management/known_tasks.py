@@ -7,8 +7,9 @@ from typing import Any
 from django.core.management.base import CommandError
 from django.utils.module_loading import autodiscover_modules
 
-from pgqueue.tasks import Task, find_task, registry
-from pgqueue.values.error_words import hint, shown
+from pgqueue.exceptions import UnknownTask
+from pgqueue.tasks import Task, registry, scheduling
+from pgqueue.values.error_words import hint
 
 
 def task_named(name: str) -> Task[Any, Any]:
@@ -18,13 +19,15 @@ def task_named(name: str) -> Task[Any, Any]:
         CommandError: no task has this name, or the import of its module fails.
     """
     try:
-        task = find_task(name)
-    except Exception as error:  # the module's own
-        raise CommandError(f"{shown(name)}: {type(error).__name__}: {error}") from error
-    if task is None:
-        autodiscover_modules("tasks")
-        known = [each.name for each in registry.each()]
-        short = [each for each in known if each.endswith(f".{name}")]
-        meant = f"Did you mean {short[0]!r}?" if short else hint(name, known)
-        raise CommandError(f"No task is named {shown(name)} here. {meant}")
-    return task
+        return scheduling.known(name)
+    except UnknownTask as error:
+        if error.__cause__ is not None:  # of its module
+            raise CommandError(str(error)) from error
+        raise CommandError(f"{error} {_meant(name)}") from error
+
+
+def _meant(name: str) -> str:
+    autodiscover_modules("tasks")
+    known = [each.name for each in registry.each()]
+    short = [each for each in known if each.endswith(f".{name}")]
+    return f"Did you mean {short[0]!r}?" if short else hint(name, known)

@@ -25,6 +25,7 @@ from pgqueue.exceptions import (
     UnreadablePayload,
 )
 from pgqueue.tasks import Task, tenants
+from pgqueue.tasks.dropping import refuse_dropped
 
 FULL = 1.0
 """Seconds until a full channel is tried again."""
@@ -166,9 +167,7 @@ def _enqueue(
 
     def some(calls: Sequence[tuple[dict[str, Any], str]]) -> None:
         with transaction.atomic(using=task.alias):
-            results = task.enqueue_many([call for call, _ in calls])
-            if any(each.came_of == "dropped" for each in results):
-                raise ChannelFull(f"The channel {task.queue_name!r} drops messages: it is full.")
+            refuse_dropped(task.queue_name, *task.enqueue_many([call for call, _ in calls]))
 
     def leave(call: tuple[dict[str, Any], str], error: Exception) -> None:
         refused = InvalidArguments(f"{in_words(error)} The row: {call[1]:.500}")

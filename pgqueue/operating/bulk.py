@@ -23,7 +23,7 @@ from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import purge as purging
 from pgqueue.engine.lookup import LARGEST
 from pgqueue.engine.operate import BATCH, VERBS, Operated, unless_locked
-from pgqueue.exceptions import Cancel, ChannelFull, UnknownOperation
+from pgqueue.exceptions import Cancel, UnknownOperation
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import failed_with, newest_first
 from pgqueue.listing.waits import waiting_for
@@ -33,6 +33,7 @@ from pgqueue.operating.channels import WAITING
 from pgqueue.operating.searching import matching
 from pgqueue.states import State
 from pgqueue.tasks import Task, TaskContext, TaskResult, task
+from pgqueue.tasks.dropping import refuse_dropped
 from pgqueue.values.error_words import hint
 from pgqueue.values.names import as_channel, as_key, as_path
 from pgqueue.values.number_checks import as_age, as_count
@@ -288,8 +289,7 @@ def _start(
     metadata = {"acting": {"user": known}} if known else {}
     with needing_tables(alias), transaction.atomic(using=alias):
         started = task.using(database=alias, metadata=metadata).enqueue(*args)
-        if started.came_of == "dropped":
-            raise ChannelFull(f"The channel {CHANNEL!r} is full, and drops further messages.")
+        refuse_dropped(CHANNEL, started)
         rows = Operation.objects.using(alias)
         messages, ended = Message.objects.using(alias), History.objects.using(alias)
         # An operation that has ended can still be looked at by its user.

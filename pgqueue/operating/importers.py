@@ -17,13 +17,13 @@ from pgqueue.conf import settings
 from pgqueue.database.sql_files import load
 from pgqueue.engine.culprits import by_halves, in_words, may_be_own
 from pgqueue.exceptions import (
-    ChannelFull,
     InvalidSchedule,
     InvalidTask,
     PGQueueError,
 )
 from pgqueue.models import Schedule
 from pgqueue.tasks import find_task, scheduling
+from pgqueue.tasks.dropping import refuse_dropped
 
 T = TypeVar("T")
 
@@ -197,8 +197,7 @@ def _take(job: Pending, alias: str, report: ImportReport) -> bool:
                 enqueue_on_commit=False,
                 **options,
             ).enqueue(*args, **kwargs)
-        if result.came_of == "dropped":
-            raise ChannelFull(f"the channel {job.queue!r} is full, and drops further messages")
+        refuse_dropped(job.queue, result)
     except Exception as error:  # the import of its module may raise any error
         report.leave(job.task, error)
         return False

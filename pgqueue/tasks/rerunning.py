@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -132,11 +132,11 @@ def _payload(task: Declaration[Any, Any], found: Found, metadata: Mapping[str, A
     try:
         # Without results, it need not be readable here. With some, it is read as its run reads it.
         plain = parse("the payload", task.codec.opened(found.payload))
-        if not referred_in(plain):
+        if not (parents := referred_in(plain)):
             return found.payload
         # A worker resets the path that the project's enter() sets: here nobody else does.
         with own_path(), tenants.around_stored(found.id, metadata):
-            return _with_results(task, found, plain)
+            return _with_results(task, found, plain, parents)
     except (DatabaseError, psycopg.Error):
         raise
     except Exception as error:  # also of a parent's module, as it is imported
@@ -146,8 +146,10 @@ def _payload(task: Declaration[Any, Any], found: Found, metadata: Mapping[str, A
         ) from error
 
 
-def _with_results(task: Declaration[Any, Any], found: Found, plain: Any) -> str:
-    taken = flow_results.results(task.alias, referred_in(plain), since=found.created_at)
+def _with_results(
+    task: Declaration[Any, Any], found: Found, plain: Any, parents: Collection[int]
+) -> str:
+    taken = flow_results.results(task.alias, parents, since=found.created_at)
     for id, each in taken.items():
         if each.error is not None:
             raise each.error

@@ -18,13 +18,14 @@ from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import DeclaredSchedule, Scheduled
-from pgqueue.exceptions import ChannelFull, InvalidSchedule, InvalidTask, PGQueueError, UnknownTask
+from pgqueue.exceptions import InvalidSchedule, InvalidTask, PGQueueError, UnknownTask
 from pgqueue.options.schedules import Schedule, checked_name, rhythm_of
 from pgqueue.options.ticks import Cron
 from pgqueue.redaction import Hidden
 from pgqueue.tasks import redacting, registry, tenants
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.definition import Task, find_task
+from pgqueue.tasks.dropping import refuse_dropped
 from pgqueue.tasks.result import TaskResult
 
 
@@ -243,9 +244,9 @@ def _enqueue(
     if scheduled.priority is not None:
         options["priority"] = scheduled.priority
     args, kwargs = arguments(task, scheduled.args, scheduled.kwargs)
-    result = task.using(**options).enqueue(*args, **kwargs)
-    if result.came_of == "dropped":
-        raise ChannelFull("The message was dropped: its channel is full, and drops new messages.")
+    called = task.using(**options)
+    result = called.enqueue(*args, **kwargs)
+    refuse_dropped(called.queue_name, result)
     return result
 
 

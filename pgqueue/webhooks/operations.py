@@ -14,7 +14,7 @@ from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
 from pgqueue.events import groups, subscribing, subscriptions
 from pgqueue.events.recorded import RecordedEvent
-from pgqueue.exceptions import ChannelFull, InvalidWebhook
+from pgqueue.exceptions import InvalidWebhook
 from pgqueue.models import Message, Subscription, Webhook
 from pgqueue.models.webhook import DELIVER, DELIVER_BATCH
 from pgqueue.options import records
@@ -29,6 +29,7 @@ from pgqueue.options.webhook_options import (
 )
 from pgqueue.states import State
 from pgqueue.tasks import TaskResult
+from pgqueue.tasks.dropping import refuse_dropped
 from pgqueue.values.error_words import shown
 from pgqueue.values.number_checks import as_age
 from pgqueue.webhooks import delivering, health, targets
@@ -227,8 +228,7 @@ def send_test(name: str, *, database: str | None = None) -> TaskResult[Any]:
             result = delivering.deliver.using(**options).enqueue(event)
         else:
             result = delivering.deliver_batch.using(**options).enqueue([event])
-    if result.came_of == "dropped":
-        raise ChannelFull(f"The channel {webhook.channel!r} is full, and drops further messages.")
+    refuse_dropped(webhook.channel, result)
     return result
 
 

@@ -26,6 +26,7 @@ from pgqueue.spark import InvalidSource
 from pgqueue.spark.backfill import load
 from pgqueue.states import State
 from pgqueue.tasks import Task
+from tests import jobs
 from tests.eventually import eventually
 from tests.factories import Connection, bury
 from tests.processes import ROOT, environment
@@ -33,7 +34,7 @@ from tests.processes import ROOT, environment
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ADD = "tests.jobs.add"
+ADD = jobs.add.name
 MAIL = "tests.spark.test_backfill.mail"
 CALL = "tests.spark.test_backfill.call"
 

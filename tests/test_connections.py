@@ -130,14 +130,19 @@ class Clock:
 
 
 class Server:
-    """A connection, and how long it takes to answer."""
+    """A connection, how long it takes to answer, and by how much its clock was set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.takes = 0.01
+        self.is_ahead = 0.0
 
-    def execute(self, query: str) -> None:
+    def execute(self, query: str) -> Server:
         self._clock.now += self.takes
+        return self
+
+    def fetchone(self) -> tuple[float]:
+        return (self._clock.now + self.is_ahead,)
 
 
 class TestAContact:
@@ -208,6 +213,29 @@ class TestAContact:
             contact.note_answer()
 
         assert contact.lasting(server) >= timedelta(seconds=40)
+
+    @pytest.mark.parametrize("step", [20, 40, 3600])
+    def test_begins_again_where_the_servers_clock_stepped_forward(
+        self, after: Callable[[float], timedelta], server: Server, step: float
+    ) -> None:
+        # All leases are over then, though their workers live.
+        after(9)
+        after(9)
+        server.is_ahead = step
+        after(1)
+
+        assert after(1) < timedelta(seconds=2)
+
+    @pytest.mark.parametrize("step", [0.5, -20, -3600])
+    def test_goes_on_where_the_servers_clock_ends_no_lease(
+        self, after: Callable[[float], timedelta], server: Server, step: float
+    ) -> None:
+        after(9)
+        after(9)
+        server.is_ahead = step
+        after(1)
+
+        assert after(1) > timedelta(seconds=19)
 
     def test_begins_again_with_another_connection(self, clock: Clock, server: Server) -> None:
         contact = Contact(lease=timedelta(seconds=30))

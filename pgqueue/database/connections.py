@@ -31,6 +31,7 @@ TRANSACTION_STATE = "25"
 """The SQLSTATE class of invalid transaction states, such as 25006: read-only transaction."""
 SHORT = 1.0
 """Seconds. Services look for work at least this often."""
+CLOCK = "SELECT extract(epoch FROM statement_timestamp())::float8"
 
 
 AWAY = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError)
@@ -204,6 +205,9 @@ class Contact:
     The age of a connection is no measure: behind a pooler it outlives the server, and it also
     outlives a pause of the process or the network.
 
+    It also begins again when the server's clock has stepped forward: that ends leases, too, and
+    their workers need a lease to renew them.
+
     Args:
         lease: a break much shorter than a lease may stay unnoticed: leases are renewed three times
             in that time.
@@ -214,16 +218,20 @@ class Contact:
         self._longest_answer = max(seconds / 6, SHORT)
         self._longest_silence = seconds / 3 + SHORT
         self._connection: psycopg.Connection[Any] | None = None
-        self._since = self._answered_at = 0.0
+        self._since = self._answered_at = self._asked_at = self._their_clock = 0.0
 
     def lasting(self, connection: psycopg.Connection[Any]) -> timedelta:
         """Send a query; return for how long the database has answered on this connection."""
         asked_at = time.monotonic()
-        connection.execute("SELECT 1")
+        row = connection.execute(CLOCK).fetchone()
+        their_clock = row[0] if row else 0.0
         self.note_answer()
         is_slow = self._answered_at - asked_at > self._longest_answer
-        if is_slow or connection is not self._connection:
+        passed = their_clock - self._their_clock
+        has_stepped = passed > self._answered_at - self._asked_at + self._longest_answer
+        if is_slow or has_stepped or connection is not self._connection:
             self._connection, self._since = connection, self._answered_at
+        self._asked_at, self._their_clock = asked_at, their_clock
         return timedelta(seconds=self._answered_at - self._since)
 
     def note_answer(self) -> None:

@@ -6,12 +6,11 @@
 pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 
 -- name: server
--- The next transaction's number; the highest number that retention has removed; and whether rows have
--- a later number, since they were restored from another cluster.
-SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint,
-       coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'history'), 0),
-       EXISTS (SELECT FROM pgqueue_history
-               WHERE txid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint)
+-- The next transaction's number; the highest number that retention has removed; and whether rows, or this number, are
+-- later, since they were restored from another cluster. Such a floor would hide what retention removes here.
+SELECT following, floor, floor >= following OR EXISTS (SELECT FROM pgqueue_history WHERE txid >= following)
+FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS following,
+             coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'history'), 0) AS floor) here
 
 -- name: last
 SELECT txid, id FROM pgqueue_history
@@ -40,6 +39,9 @@ WHERE (txid, id) > (%(txid)s, %(id)s) AND (txid, id) <= (%(last_txid)s, %(last_i
 
 -- name: renumber
 -- The operator runs this after a restore.
+WITH lowered AS (
+    UPDATE pgqueue_log_floor SET position = %(following)s - 1 WHERE log = 'history' AND position >= %(following)s
+)
 UPDATE pgqueue_history
 SET txid = pg_current_xact_id()::text::bigint,
     -- A row may be older than the constraints, which an UPDATE of it must fulfil.

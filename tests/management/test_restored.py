@@ -10,6 +10,7 @@ import pytest
 from pgqueue.database.connections import connect
 from pgqueue.engine import exports, identity
 from pgqueue.engine.values import Position
+from pgqueue.models import LogFloor
 from tests.factories import Connection, ended, exported, one
 from tests.management.calling import call
 
@@ -40,6 +41,17 @@ def test_it_gives_the_database_another_identity(connection: Connection) -> None:
     assert called.lines[1].endswith("manage.py pgqueue_export --forget /lake")
     # Retention takes no notice of what was exported before.
     assert exports.passed(connection).txid == 0
+
+
+def test_it_lowers_a_floor_of_another_clusters_transactions(connection: Connection) -> None:
+    (following,) = one(connection, "SELECT pg_current_xact_id()::text::bigint")
+    LogFloor.objects.create(log="history", position=2**40)
+    LogFloor.objects.create(log="event", position=2**40)
+
+    call("pgqueue_restored")
+
+    assert following < LogFloor.objects.get(log="history").position < 2**40
+    assert LogFloor.objects.get(log="event").position == 2**40
 
 
 @pytest.mark.usefixtures("_exported")

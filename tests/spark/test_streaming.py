@@ -423,6 +423,25 @@ class TestAnotherCluster:
 
         assert len(Stream(url, **START).step()) == 3
 
+    def test_whose_floor_was_restored_here_hides_no_loss(
+        self, url: str, connection: Connection
+    ) -> None:
+        ended(connection, 3)
+        LogFloor.objects.create(log="history", position=2**40)
+        with pytest.raises(OtherCluster, match="restored from another") as raised:
+            Stream(url, **START)
+        connection.execute(str(raised.value).partition("cluster's: ")[2])
+        behind = Stream(url, **START)
+        behind.step(1)
+
+        ended(connection)
+        connection.execute(
+            "UPDATE pgqueue_log_floor SET position = pg_current_xact_id()::text::bigint"
+        )
+
+        with pytest.raises(DataLoss):
+            behind.step()
+
 
 class TestInSpark:
     def test_it_follows_history_over_restarts(

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, Unpack
 
 from django.db import IntegrityError, connections, transaction
-from django.utils import timezone
 
 from pgqueue.conf import settings
 from pgqueue.database.migration_check import needing_tables
@@ -18,6 +17,7 @@ from pgqueue.events.reading import as_alias
 from pgqueue.events.subscribing import check_may_be_open, checked_options
 from pgqueue.exceptions import InvalidGroup, InvalidSubscription
 from pgqueue.models import Subscription
+from pgqueue.models.fields import StatementTimestamp, exactly
 from pgqueue.options.records import documents
 from pgqueue.options.starts import Start
 from pgqueue.options.subscription_options import (
@@ -162,7 +162,7 @@ def renew(name: str, *, database: str | None = None) -> bool:
         if found is None:
             return False
         if found.expires_after:
-            row.update(expires_at=timezone.now() + found.expires_after)
+            row.update(expires_at=StatementTimestamp() + exactly(found.expires_after))
         return True
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.core.checks import CheckMessage
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import models
+from django.db import connections, models
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Func, Value
 from django.db.models.functions import Cast
@@ -32,6 +32,14 @@ class StatementTimestamp(Func):
 
     template = "STATEMENT_TIMESTAMP()"
     output_field = models.DateTimeField()
+
+
+def database_time(alias: str) -> datetime:
+    """Return the time by the database's clock, as the project has its times."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT statement_timestamp()")
+        found: datetime = cursor.fetchone()[0]
+    return found
 
 
 def exactly(span: timedelta) -> Func:

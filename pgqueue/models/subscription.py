@@ -14,7 +14,13 @@ from django.utils.translation import gettext_lazy as _
 from pgqueue.engine import predicates
 from pgqueue.engine.sequence import head
 from pgqueue.exceptions import InvalidSubscription
-from pgqueue.models.fields import InstantField, JSONField, NamesField, StatementTimestamp
+from pgqueue.models.fields import (
+    InstantField,
+    JSONField,
+    NamesField,
+    StatementTimestamp,
+    database_time,
+)
 from pgqueue.options.filters import Filter, compiled
 from pgqueue.options.subscription_options import MATCHED, MOST_EVENTS, OPTIONS
 from pgqueue.values.attempts import MAX_ATTEMPTS
@@ -239,7 +245,7 @@ class Subscription(models.Model):
             self._check_is_enabled(using)
         if update_fields is None or "expires_after" in update_fields:
             lasting = self.expires_after
-            self.expires_at = timezone.now() + lasting if lasting else None
+            self.expires_at = database_time(using) + lasting if lasting else None
         super().save(
             force_insert=force_insert,
             force_update=force_update,

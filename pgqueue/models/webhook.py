@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -208,9 +208,12 @@ class Webhook(Subscription):
                 # Without the value: a URL may contain a secret, too.
                 raise InvalidWebhook(f"{name}: {error}") from error
 
-    def rotate(self, secret: str, *, keep_old_for: timedelta) -> None:
-        """Have posts signed with another secret, and with those before it for a while."""
-        now = datetime.now(UTC)
+    def rotate(self, secret: str, *, keep_old_for: timedelta, now: datetime) -> None:
+        """Have posts signed with another secret, and with those before it for a while.
+
+        Args:
+            now: the time by the database's clock, with its zone.
+        """
         kept = [*self.signing_secrets(now)[1:]]
         if keep_old_for > timedelta():
             kept.insert(0, self.secret)

@@ -13,7 +13,6 @@ from time import monotonic
 from django.db import DatabaseError, transaction
 from django.db.models import F
 from django.db.models.functions import Coalesce
-from django.utils import timezone
 
 from pgqueue import signals
 from pgqueue.conf import settings
@@ -32,7 +31,7 @@ GONE = "The endpoint answered 410 Gone."
 def succeeded(target: WebhookTarget) -> None:
     """Note that an endpoint has answered, if it had failed before."""
     with target.lock:
-        had_failed, target.failing_since = target.failing_since is not None, None
+        had_failed, target.is_failing = target.is_failing, False
     if had_failed:
         _note(target, failures=0, failing_since=None)
 
@@ -43,11 +42,11 @@ def failed(target: WebhookTarget) -> None:
         if monotonic() - target.noted_at < NOTE_EVERY:
             return
         target.noted_at = monotonic()
-        began = target.failing_since = target.failing_since or timezone.now()
+        target.is_failing = True
     since = Coalesce("failing_since", StatementTimestamp())
     _note(target, failures=F("failures") + 1, failing_since=since)
     after = settings().webhooks.pause_after
-    if after is not None and timezone.now() - began >= after:
+    if after is not None:
         _pause(target, after)
 
 

@@ -16,6 +16,7 @@ from pgqueue.events import groups, subscribing, subscriptions
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidWebhook
 from pgqueue.models import Message, Subscription, Webhook
+from pgqueue.models.fields import database_time
 from pgqueue.models.webhook import DELIVER, DELIVER_BATCH
 from pgqueue.options import records
 from pgqueue.options.records import documents
@@ -31,6 +32,7 @@ from pgqueue.states import State
 from pgqueue.tasks import TaskResult
 from pgqueue.tasks.dropping import refuse_dropped
 from pgqueue.values.error_words import shown
+from pgqueue.values.instants import aware
 from pgqueue.values.number_checks import as_age
 from pgqueue.webhooks import delivering, health, targets
 
@@ -98,7 +100,7 @@ def rotate(
     alias = subscriptions.checked_alias(database)
     with needing_tables(alias), transaction.atomic(using=alias):
         webhook = _locked(alias, name)
-        webhook.rotate(wanted, keep_old_for=lasting)
+        webhook.rotate(wanted, keep_old_for=lasting, now=aware(database_time(alias)))
         webhook.save(using=alias, update_fields={"secret", "rotated"})
     return wanted
 

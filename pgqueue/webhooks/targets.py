@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from threading import Lock
 from time import monotonic
 from typing import Any
@@ -14,6 +14,7 @@ from django.db.models.signals import post_delete, post_save
 
 from pgqueue.conf import settings
 from pgqueue.models import Webhook
+from pgqueue.models.fields import StatementTimestamp
 from pgqueue.options.retries import Backoff, load_backoff
 from pgqueue.options.webhook_options import key_of
 from pgqueue.options.webhook_urls import Origin, parsed
@@ -35,8 +36,8 @@ class WebhookTarget:
     origin: Origin
     path: str = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
-    keys: list[tuple[bytes, datetime | None]] = field(repr=False)
-    """The signing keys, and the end of each key's use; None: no end."""
+    signing_keys: list[bytes] = field(repr=False)
+    """The keys that sign posts now."""
     salt: UUID
     enabled: bool
     paused: bool
@@ -45,19 +46,11 @@ class WebhookTarget:
     serializer: str
     timeout: timedelta
     backoff: Backoff
-    failing_since: datetime | None
+    is_failing: bool
     created_at: datetime
     noted_at: float = float("-inf")
     """The time of the last failure that this process noted, by the monotonic clock."""
     lock: Lock = field(default_factory=Lock, repr=False)
-
-    @property
-    def signing_keys(self) -> list[bytes]:
-        """The keys that sign posts now."""
-        if len(self.keys) == 1:
-            return [self.keys[0][0]]
-        now = datetime.now(UTC)
-        return [key for key, until in self.keys if until is None or until > now]
 
 
 def find_target(alias: str, name: str) -> WebhookTarget | None:
@@ -67,11 +60,12 @@ def find_target(alias: str, name: str) -> WebhookTarget | None:
     posts = found is not None and found.enabled and not found.paused
     if posts and monotonic() - asked_at < ASK_AGAIN:
         return found
-    webhook = Webhook.objects.using(alias).filter(pk=name).first()
+    rows = Webhook.objects.using(alias).filter(pk=name).annotate(now=StatementTimestamp())
+    webhook = rows.first()
     if webhook is None:
         forget(alias, name)
         return None
-    target = _target(alias, webhook)
+    target = _target(alias, webhook, webhook.now)
     if found is not None:
         target.noted_at = found.noted_at
     if len(_known) >= MOST:
@@ -90,13 +84,10 @@ def forget_all() -> None:
     _known.clear()
 
 
-def _target(alias: str, webhook: Webhook) -> WebhookTarget:
+def _target(alias: str, webhook: Webhook, now: datetime) -> WebhookTarget:
     options = settings().webhooks
     origin, path = parsed(webhook.url)
-    rotated = [
-        (key_of(each["secret"]), aware(datetime.fromisoformat(each["until"])))
-        for each in webhook.rotated
-    ]
+    secrets = webhook.signing_secrets(aware(now))
     own = {name.lower(): value for name, value in webhook.headers.items()}
     common = {name.lower(): value for name, value in options.headers.items()}
     return WebhookTarget(
@@ -105,7 +96,7 @@ def _target(alias: str, webhook: Webhook) -> WebhookTarget:
         origin=origin,
         path=path,
         headers={**common, **own},
-        keys=[(key_of(webhook.secret), None), *rotated],
+        signing_keys=[key_of(each) for each in secrets],
         salt=webhook.salt,
         enabled=webhook.enabled,
         paused=webhook.paused,
@@ -114,7 +105,7 @@ def _target(alias: str, webhook: Webhook) -> WebhookTarget:
         serializer=webhook.serializer,
         timeout=webhook.timeout or options.timeout,
         backoff=options.backoff if webhook.backoff is None else load_backoff(webhook.backoff),
-        failing_since=webhook.failing_since,
+        is_failing=webhook.failing_since is not None,
         created_at=aware(webhook.created_at),
     )
 

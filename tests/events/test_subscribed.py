@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from datetime import timedelta
 from typing import Any
 
 import psycopg
 import pytest
+import time_machine
 from django.core.management import call_command
 from django.db import DatabaseError, transaction
 from django.utils import timezone
@@ -237,6 +239,16 @@ class TestMadeAtRunTime:
 
         assert list(Subscription.objects.values_list("name", flat=True)) == ["kept"]
         assert (given("kept"), given("left")) == ([1], [])
+
+    @pytest.mark.parametrize("wrong_by", [-3600, 3600])
+    def test_it_ends_by_the_databases_clock(self, wrong_by: int) -> None:
+        with time_machine.travel(time.time() + wrong_by, tick=True):
+            make("made", expires_after=60)
+            make("renewed", expires_after=60)
+            subscriptions.renew("renewed")
+
+        for each in Subscription.objects.all():
+            assert abs(each.expires_at - timezone.now()) < timedelta(seconds=61)
 
     def test_it_may_be_deleted_and_leaves_its_messages(self, connection: Connection) -> None:
         make()

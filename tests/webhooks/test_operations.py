@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import connection, transaction
 from django.utils import timezone
 
@@ -18,6 +20,7 @@ from pgqueue.options.retries import load_backoff
 from pgqueue.options.webhook_options import new_secret
 from pgqueue.testing import run_all
 from pgqueue.webhooks import delivering
+from pgqueue.webhooks.targets import find_target
 from tests.webhooks.receiver import Receiver
 from tests.webhooks.test_bodies import as_lines
 
@@ -183,6 +186,18 @@ class TestSecrets:
         now = timezone.now()
         assert row().signing_secrets(now) == [new, old]
         assert row().signing_secrets(now + timedelta(seconds=61)) == [new]
+
+    @pytest.mark.parametrize("wrong_by", [-3600, 3600])
+    def test_a_rotated_one_signs_by_the_databases_clock(self, wrong_by: int) -> None:
+        create()
+        with time_machine.travel(time.time() + wrong_by, tick=True):
+            webhooks.rotate("shop", keep_old_for=60)
+            target = find_target("default", "shop")
+
+        now = timezone.now()
+        assert len(row().signing_secrets(now)) == 2
+        assert len(row().signing_secrets(now + timedelta(seconds=61))) == 1
+        assert target is not None and len(target.signing_keys) == 2
 
     def test_each_of_several_signs_until_its_own_time(self) -> None:
         first = create().secret

@@ -173,5 +173,7 @@ SELECT name FROM pgqueue_subscription WHERE name = ANY (%(names)s::text[]) AND N
 DELETE FROM pgqueue_subscription
 WHERE name = ANY (ARRAY(
     SELECT name FROM pgqueue_subscription
-    WHERE declared AND seen_at < statement_timestamp() - interval '30 days'
+    WHERE declared AND seen_at <
+-- include: retained_at
+          - interval '30 days'
     FOR UPDATE SKIP LOCKED))

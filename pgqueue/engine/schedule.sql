@@ -78,5 +78,7 @@ SELECT name FROM pgqueue_schedule WHERE name = ANY (%(names)s::text[]) AND NOT d
 DELETE FROM pgqueue_schedule
 WHERE name = ANY (ARRAY(
     SELECT name FROM pgqueue_schedule
-    WHERE declared AND seen_at < statement_timestamp() - interval '30 days'
+    WHERE declared AND seen_at <
+-- include: retained_at
+          - interval '30 days'
     FOR UPDATE SKIP LOCKED))

@@ -24,7 +24,7 @@ from pgqueue import signals, task
 from pgqueue.database.connections import Session
 from pgqueue.duties import schedule as kind
 from pgqueue.duties.service import Duties
-from pgqueue.engine import cancel, duty, settle
+from pgqueue.engine import cancel, duty, retention, settle
 from pgqueue.engine import schedule as engine
 from pgqueue.engine.schedule import DeclaredSchedule
 from pgqueue.exceptions import ChannelFull, InvalidSchedule
@@ -1031,6 +1031,19 @@ class TestDeclaring:
         engine.declare(connection, [declared("another")])
 
         assert set(lines()) == {"another", "by hand"}
+
+    def test_forgets_nothing_while_retention_is_behind_a_clock_that_has_jumped(
+        self, connection: Connection
+    ) -> None:
+        engine.declare(connection, [OLD])
+        duty.due(connection, ["retention"])
+        retention.advance(connection)
+        connection.execute("UPDATE pgqueue_duty SET upto = upto - interval '40 days'")
+        let_pass(connection, 40 * 24 * 3600)
+
+        engine.declare(connection, [declared("another")])
+
+        assert len(lines()) == 2
 
 
 class TestTheCode:

@@ -30,7 +30,7 @@ from pgqueue import (
 )
 from pgqueue.duties.dispatch import Dispatch as Duty
 from pgqueue.engine import dispatch as engine
-from pgqueue.engine import matching, notifications
+from pgqueue.engine import duty, matching, notifications, retention
 from pgqueue.engine.sequence import catch_up
 from pgqueue.events import subscribing, subscriptions
 from pgqueue.exceptions import InvalidFilter, InvalidTask
@@ -968,6 +968,19 @@ class TestDeclaring:
         engine.declare(connection, [])
 
         assert list(Subscription.objects.values_list("name", flat=True)) == ["by hand"]
+
+    def test_forgets_nothing_while_retention_is_behind_a_clock_that_has_jumped(
+        self, connection: Connection, old: engine.DeclaredSubscription
+    ) -> None:
+        engine.declare(connection, [old])
+        duty.due(connection, ["retention"])
+        retention.advance(connection)
+        connection.execute("UPDATE pgqueue_duty SET upto = upto - interval '40 days'")
+        let_pass(connection, days=40)
+
+        engine.declare(connection, [])
+
+        assert Subscription.objects.exists()
 
     def test_does_not_wait_for_an_operator_who_takes_time_nor_end_the_step(
         self, connection: Connection, other: Connection, old: engine.DeclaredSubscription

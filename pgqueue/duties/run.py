@@ -33,6 +33,10 @@ def run_duty(
     """
     try:
         return _run(connection, duty, contact=contact, early=early)
+    except psycopg.errors.LockNotAvailable:
+        # Another session reads for long, such as a backup. `pgqueue_health` tells if the duty was
+        # not done for hours.
+        raise
     except Exception:
         # For `pgqueue_health`: a duty that is put off again and again is never late.
         with suppress(psycopg.Error):

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import psycopg
 import pytest
-from psycopg.errors import IdleInTransactionSessionTimeout
+from psycopg.errors import IdleInTransactionSessionTimeout, LockNotAvailable
 
 from pgqueue.conf import settings
 from pgqueue.database import transactions
@@ -155,6 +155,25 @@ class TestRunning:
 
         assert (after_some, dropped) == (NONE, 1)
         assert (after_none, partitioning.did["dropped"]) == (timedelta(hours=1), 0)
+
+    def test_does_not_count_as_failing_while_another_session_reads_history(
+        self, connection: Connection, other: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        duty.due(connection, ["partitions"])
+        past(connection, 90)
+        monkeypatch.setattr(partitioning, "PATIENCE", "10ms")
+        own = Partitions(retention=settings().retention)
+
+        with other.transaction():
+            other.execute("SELECT FROM pgqueue_history")
+            with pytest.raises(LockNotAvailable):
+                run_duty(connection, own, contact=ALWAYS)
+            row = Duty.objects.get(name="partitions")
+        after_it = run_duty(connection, own, contact=ALWAYS, early=True)
+
+        assert (row.ran_at, row.failing_since) == (None, None)
+        assert NONE < row.due_at - datetime.now(UTC) <= timedelta(minutes=1)
+        assert (after_it, own.did["dropped"]) == (NONE, 1)
 
     def test_makes_partitions_again_soon_while_events_come_fast(
         self, connection: Connection

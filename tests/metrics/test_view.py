@@ -329,6 +329,19 @@ class TestAScrape:
         assert found["pgqueue_duty_failing_seconds", "purge"] >= 3600
         assert found["pgqueue_duty_failing_seconds", "lanes"] == 0
 
+    def test_tells_of_no_duty_that_this_version_does_not_have(
+        self, scrape: Scrape, connection: psycopg.Connection[Any]
+    ) -> None:
+        duty.due(connection, ["purge", "of a newer version"])
+        duty.failed(connection, "of a newer version")
+
+        found = scrape()
+
+        assert [name[1:] for name in found if name[0].startswith("pgqueue_duty_")] == [
+            ("purge",),
+            ("purge",),
+        ]
+
     def test_tells_how_far_each_export_is_behind(
         self, scrape: Scrape, connection: psycopg.Connection[Any], settings: Any
     ) -> None:

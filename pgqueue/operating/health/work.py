@@ -131,7 +131,7 @@ def _progress(queue: ExaminedQueue) -> dict[str, DutyProgress]:
     """Return the progress of each duty. Where no duty was ever done, none is overdue."""
     rows = {each.name: each for each in health.duties(queue.connection)}
     seen = {}
-    for name in _names_of_duties():
+    for name in names_of_duties():
         row = rows.get(name)
         if row is None:
             seen[name] = DutyProgress(None, None, is_overdue=bool(rows))
@@ -142,7 +142,8 @@ def _progress(queue: ExaminedQueue) -> dict[str, DutyProgress]:
     return seen
 
 
-def _names_of_duties() -> list[str]:
+def names_of_duties() -> list[str]:
+    """Return the names of this version's duties."""
     database = settings().database
     return [
         duty.name

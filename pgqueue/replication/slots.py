@@ -152,6 +152,6 @@ def _check_inbox(state: FeedState, publication: str) -> None:
     if state.has_publication and not state.has_inbox:
         raise FeedUnavailable(
             f"The publication {publication!r} does not publish inserts into pgqueue_event_inbox. "
-            "If only the feed uses it, run manage.py pgqueue_replication --drop, then --make. "
+            f"If only the feed uses it, run manage.py pgqueue_replication --drop, then {MAKE}. "
             "Otherwise, set another name in PGQUEUE['PUBLICATION']."
         )

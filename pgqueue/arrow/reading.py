@@ -260,7 +260,14 @@ def _condition(selecting: Filter) -> str:
 
 
 def _rows(part: Part, stretch: Stretch, after: str | None) -> Composable:
-    """Return the rows of a stretch, or the rows after `after`, as a sub-select without a name."""
+    """Return the rows of a stretch in the order of their blocks, as a sub-select without a name.
+
+    OFFSET keeps the options' conditions out of the sub-select. By an index of their columns, rows
+    would come in another order, and a read that goes on after a place would miss some.
+
+    Args:
+        after: The place after which the rows begin; None: at the stretch's first block.
+    """
     after = after or f"({stretch.first},0)"
     # Row numbers in a block begin at 1.
     conditions: list[Composable] = [SQL("r.ctid > {}::tid").format(Literal(after))]
@@ -268,4 +275,4 @@ def _rows(part: Part, stretch: Stretch, after: str | None) -> Composable:
         conditions.append(SQL("r.ctid < {}::tid").format(Literal(f"({stretch.end},0)")))
     if part.cutoff and stretch.relation == HISTORY:
         conditions.append(SQL(SQL_TEXTS["was_visible"]))
-    return rows_of(stretch, conditions)
+    return SQL("(SELECT * FROM {} AS blocks OFFSET 0)").format(rows_of(stretch, conditions))

@@ -260,6 +260,18 @@ class TestATable:
         assert places == sorted(places)
         assert len(places) == 3
 
+    def test_of_dead_letters_comes_in_the_order_of_its_blocks(
+        self, read: Read, connection: Connection
+    ) -> None:
+        enqueue(connection, 2000, channel="busy")
+        for channel in "cab":
+            bury(connection, channel=channel)
+        connection.execute("VACUUM ANALYZE pgqueue_message")
+
+        for given in ({}, {"channel": '["a", "b", "c"]'}):
+            rows = read("deadletters", columns="channel", **given)
+            assert rows["channel"].to_pylist() == ["c", "a", "b"]
+
     def test_of_attempts_has_each_attempt_of_each_message(
         self, read: Read, connection: Connection
     ) -> None:

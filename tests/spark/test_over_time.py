@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,8 @@ from tests.spark.messages import BEGIN, at, error, live, message, runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+PERIOD = Period(BEGIN, at(997))
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +34,9 @@ def found(spark: SparkSession) -> Any:
         ],
     )
     running = waiting(live(spark, [message(10, 6, id=7, state="running")]))
-    period = Period(BEGIN, at(997))
-    assert period.width == 5
-    found = over_time(attempts(ended.unionByName(running)), period, exact=True)
-    return table(found, period).head(4)
+    assert PERIOD.width == 5
+    found = over_time(attempts(ended.unionByName(running)), PERIOD, exact=True)
+    return table(found, PERIOD).head(4)
 
 
 def test_arrivals_and_ends_are_counted_where_they_were(found: Any) -> None:
@@ -54,3 +56,12 @@ def test_what_ran_is_the_mean_of_a_bucket(found: Any) -> None:
 
 def test_waits_are_of_what_began_there(found: Any) -> None:
     assert list(found["wait_p50_s"].fillna(-1)) == [1, -1, 3, 6]
+
+
+def test_times_long_after_the_period_are_left_out(spark: SparkSession) -> None:
+    never = datetime(9999, 12, 1, tzinfo=UTC)
+    waits = waiting(live(spark, [message(0, None, run_at=never, id=2, state="ready")]))
+
+    found = table(over_time(attempts(waits), PERIOD, exact=True), PERIOD)
+
+    assert found[["arrived", "ended", "backlog"]].sum().tolist() == [0, 0, 0]

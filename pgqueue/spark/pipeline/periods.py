@@ -47,9 +47,10 @@ class Period(NamedTuple):
         return [self.since + timedelta(seconds=self.width * i) for i in range(self.buckets)]
 
     def bucket(self, time: Column) -> Column:
-        """Return the number of a time's bucket; -1: before the period."""
+        """Return the number of a time's bucket; -1: before the period; `buckets`: after it."""
         index = F.floor(self.place(time) / self.width)
-        return F.when(time.isNotNull(), F.greatest(F.lit(-1), index).cast("int"))
+        within = F.least(F.greatest(F.lit(-1), index), F.lit(self.buckets))
+        return F.when(time.isNotNull(), within.cast("int"))
 
     def place(self, time: Column) -> Column:
         """Return the seconds from the beginning of the period to a time."""

@@ -58,6 +58,17 @@ def test_waits_are_of_what_began_there(found: Any) -> None:
     assert list(found["wait_p50_s"].fillna(-1)) == [1, -1, 3, 6]
 
 
+def test_a_message_that_ended_before_it_was_due_never_waited(spark: SparkSession) -> None:
+    cancelled = message(30, None, outcome="cancelled", ended_at=at(6), created_at=at(1))
+    ended = runs(spark, [cancelled, message(0, 20, 2, id=2)])
+
+    found = table(over_time(attempts(ended), PERIOD, exact=True), PERIOD).head(8)
+
+    assert list(found["arrived"]) == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert list(found["ended"]) == [0, 1, 0, 0, 1, 0, 0, 0]
+    assert list(found["backlog"]) == [1, 1, 1, 1, 0, 0, 0, 0]
+
+
 def test_times_long_after_the_period_are_left_out(spark: SparkSession) -> None:
     never = datetime(9999, 12, 1, tzinfo=UTC)
     waits = waiting(live(spark, [message(0, None, run_at=never, id=2, state="ready")]))

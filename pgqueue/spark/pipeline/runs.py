@@ -57,7 +57,8 @@ def runs(history: DataFrame, deadletters: DataFrame) -> DataFrame:
         `is_retried`: whether a retry followed a failure;
         `claimed_at`: when the last attempt was claimed;
         `arrived_at`: when it was first due; for a message that failed before, its creation;
-        `due_at`: when its last attempt was due; a child is not due before its parents have ended;
+        `due_at`: when its last attempt was due; a child is not due before its parents have ended.
+            Of a message that ended before it was due: its end;
         `started_at`: when this attempt began; NULL: the message ended without a run;
         `ended_at`: when the message ended;
         `wait_s`: from due_at to started_at;
@@ -106,9 +107,9 @@ def _derived(ended: DataFrame) -> DataFrame:
     before = F.filter("errors", lambda error: error.attempt < F.col("attempt"))
     # A first lost lease does not change run_at.
     again = F.when(failed > 0, F.try_element_at(before, F.lit(-1)).at)
-    # greatest() ignores NULL: most messages have no parents.
+    # greatest() and least() ignore NULL: most messages have no parents, and live ones no end.
     created = F.greatest("created_at", "freed_at")
-    due = F.greatest("run_at", created, again)
+    due = F.least(F.greatest("run_at", created, again), "ended_at")
     lost = F.coalesce(F.try_element_at("errors", F.lit(-1)).error_class == LOST, F.lit(False))
     ran = F.when(is_dead, ~lost).otherwise(F.col("worker_id").isNotNull())
     started = F.when(ran & (F.col("started_at") >= F.col("due_at")), F.col("started_at"))

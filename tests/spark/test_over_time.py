@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from pgqueue.spark.pipeline.attempts import attempts
 from pgqueue.spark.pipeline.over_time import over_time, table
 from pgqueue.spark.pipeline.periods import Period
-from pgqueue.spark.pipeline.runs import waiting
+from pgqueue.spark.pipeline.runs import LOST, waiting
 from tests.spark.messages import BEGIN, at, error, live, message, runs
 
 if TYPE_CHECKING:
@@ -76,3 +77,29 @@ def test_times_long_after_the_period_are_left_out(spark: SparkSession) -> None:
     found = table(over_time(attempts(waits), PERIOD, exact=True), PERIOD)
 
     assert found[["arrived", "ended", "backlog"]].sum().tolist() == [0, 0, 0]
+
+
+def test_a_message_that_waits_for_its_retry_has_failed_attempts(spark: SparkSession) -> None:
+    retried = {"errors": [error(1, 7)], "created_at": at(1), "worker_id": None, "attempt": 1}
+    rows = [
+        message(12, -8, id=1, state="ready", **retried),
+        message(5000, -4996, id=2, state="scheduled", **retried),
+        message(5000, None, id=3, state="scheduled"),
+    ]
+    cancelled = runs(spark, [message(12, -8, 8, id=4, outcome="cancelled", **retried)])
+
+    every = attempts(waiting(live(spark, rows)).unionByName(cancelled))
+    found = table(over_time(every, PERIOD, exact=True), PERIOD).head(4)
+
+    assert list(found["arrived"]) == [3, 0, 0, 0]
+    assert list(found["failed_attempts"]) == [0, 3, 0, 0]
+    assert list(found["backlog"]) == [3, 0, 1, 1]
+
+
+def test_a_message_that_lost_its_worker_waits_from_the_loss(spark: SparkSession) -> None:
+    lost = [error(1, 7, **{"class": LOST})]
+    row = message(0, 1, errors=lost, failures=0, lost=1, worker_id=None, state="ready")
+
+    [found] = waiting(live(spark, [row])).select(F.unix_timestamp("due_at")).collect()
+
+    assert found[0] == at(7).timestamp()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pgqueue.spark.pipeline.runs import LOST
+from pgqueue.spark.pipeline.runs import LOST, failed_before
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -49,10 +49,9 @@ def attempts(runs: DataFrame) -> DataFrame:
         "claimed_at",
         (F.col("outcome") == "succeeded").alias("is_exact"),
     )
-    failed = F.filter("errors", lambda error: error.attempt < F.col("attempt"))
     earlier = (
         runs.where(F.col("errors").isNotNull())
-        .withColumn("failed_before", failed)
+        .withColumn("failed_before", failed_before())
         .select(*_KEPT, F.explode(_estimated(F.col("failed_before"))).alias("each"))
         .select(
             *_KEPT,

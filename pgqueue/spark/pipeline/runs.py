@@ -82,12 +82,15 @@ def runs(history: DataFrame, deadletters: DataFrame) -> DataFrame:
 
 
 def waiting(messages: DataFrame) -> DataFrame:
-    """Derive one row for each ready or running message, with the columns of `runs` but no end.
+    """Derive one row for each live message that was due, with the columns of `runs` but no end.
+
+    These are the ready and the running messages, and the ones that wait for a retry.
 
     Args:
         messages: with the columns `MESSAGES`.
     """
-    live = messages.where(F.col("state").isin("ready", "running"))
+    waits_again = (F.col("state") == "scheduled") & (F.col("failures") + F.col("lost") > 0)
+    live = messages.where(F.col("state").isin("ready", "running") | waits_again)
     # A ready message still has the start of its last attempt: leave it out.
     started = F.when(F.col("state") == "running", F.col("started_at"))
     nothing = F.lit(None).cast("timestamp_ltz")
@@ -100,13 +103,22 @@ def waiting(messages: DataFrame) -> DataFrame:
     )
 
 
+def failed_before() -> Column:
+    """Return the errors of the attempts before the last one, of a message with errors.
+
+    Without a worker, a message waits for its next attempt, or ended while it waited. So all of its
+    errors are of earlier attempts.
+    """
+    is_last = (F.col("outcome") == "dead") | F.col("worker_id").isNotNull()
+    return F.filter("errors", lambda error: ~is_last | (error.attempt < F.col("attempt")))
+
+
 def _derived(ended: DataFrame) -> DataFrame:
     is_dead = F.col("outcome") == "dead"
     failed = F.col("failures") + F.col("lost")
     parsed = F.when(F.col("errors") != "[]", F.from_json("errors", _ERRORS))
-    before = F.filter("errors", lambda error: error.attempt < F.col("attempt"))
     # A first lost lease does not change run_at.
-    again = F.when(failed > 0, F.try_element_at(before, F.lit(-1)).at)
+    again = F.when(failed > 0, F.try_element_at(failed_before(), F.lit(-1)).at)
     # greatest() and least() ignore NULL: most messages have no parents, and live ones no end.
     created = F.greatest("created_at", "freed_at")
     due = F.least(F.greatest("run_at", created, again), "ended_at")

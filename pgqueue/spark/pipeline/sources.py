@@ -51,7 +51,7 @@ class Live(NamedTuple):
         return Tables(
             load("history", HISTORY, **between),
             load("deadletters", DEADLETTERS, **between),
-            load("messages", MESSAGES, state='["ready", "running"]'),
+            load("messages", MESSAGES, state='["ready", "running", "scheduled"]'),
         )
 
 

@@ -70,19 +70,23 @@ def build(
     now = datetime.now(UTC)
     progress("Reading")
     tables = source.read(spark, since, until)
-    everything = runs(tables.history, tables.deadletters).unionByName(waiting(tables.messages))
+    # Messages that waited at an earlier time may have ended since then.
+    has_live = not isinstance(source, Folder) and (until is None or until >= now)
+    everything = runs(tables.history, tables.deadletters)
+    if has_live:
+        everything = everything.unionByName(waiting(tables.messages))
     with _configured(spark), _cached(everything):
         ended = everything.where(F.col("outcome") != LIVE)
         messages, first, last = _extent(ended)
         # The report of a live queue includes the current backlog.
         end = last + MICROSECOND if last and isinstance(source, Folder) else now
-        period = Period(since or first or now, until or end)
+        period = Period(since or first or until or end, until or end)
         material = Material(
             runs=ended,
             attempts=attempts(everything),
             period=period,
             exact=messages < exact_below,
-            has_live=not isinstance(source, Folder),
+            has_live=has_live,
             objectives=objectives,
             since=since,
             # Leave out messages that end while the report reads a queue. An export is complete.
@@ -105,7 +109,7 @@ def build(
             material.tables.update(made.tables)
             facts.update(made.facts)
         if not material.has_live:
-            # An export lacks messages that still wait, so the backlog would seem to fall.
+            # Messages that still wait are missing, so the backlog would seem to fall.
             over_time = material.tables["over_time"]
             over_time["backlog"] = (
                 over_time["backlog"].astype("Int64").mask(over_time["at"].notna())

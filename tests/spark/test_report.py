@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+DAY = timedelta(days=1)
 ROWS = [
     message(0, 1, 2, id=1),
     message(10, 5, 10, id=2, key="a"),
@@ -143,6 +144,21 @@ def test_the_backlog_of_a_live_queue_has_what_waited_when_the_report_began(
 
     assert report.facts["messages"] == 3
     assert report.tables["over_time"]["backlog"].iloc[-1] == 3
+
+
+def test_a_report_of_a_live_queue_about_the_past_has_no_backlog(
+    spark: SparkSession, url: str, connection: Connection
+) -> None:
+    now = datetime.now(UTC)
+    enqueue(connection, 3)
+    connection.execute("UPDATE pgqueue_message SET created_at = %s, run_at = %s", [now - DAY] * 2)
+
+    report = build(spark, Live(url), since=now - 2 * DAY, until=now - DAY / 2)
+
+    over_time = report.tables["over_time"]
+    assert report.facts["has_live"] is False
+    assert over_time["arrived"].sum() == 0
+    assert over_time["backlog"].isna().all()
 
 
 class TestTheCommand:

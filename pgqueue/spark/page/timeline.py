@@ -26,8 +26,8 @@ MOST = 400
 """The most points of a line: a screen would not show more."""
 PERIODS = ((1, "second"), (60, "minute"), (3_600, "hour"), (86_400, "day"))
 NO_BACKLOG = (
-    "An export lacks the messages that still wait, so their number is unknown. For the backlog "
-    "and its forecast, make the report of the queue itself."
+    "An export lacks the messages that still wait, and so does the past of a queue: their number "
+    "is unknown. For the backlog and its forecast, make the report of the queue itself, up to now."
 )
 MERGED: dict[str, Callable[[list[Any]], Any]] = {
     "at": min,

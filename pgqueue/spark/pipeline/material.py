@@ -34,7 +34,8 @@ class Material:
         runs: The ended messages (see `runs.runs`), cached.
         attempts: The attempts of ended and live messages (see `attempts.attempts`).
         exact: Whether percentiles are exact.
-        has_live: Whether live messages, and so the backlog, are known. An export lacks them.
+        has_live: Whether live messages, and so the backlog, are known. An export lacks them, and
+            so does the past of a queue.
         since, until: The period of the messages in `runs`; None: no bound.
         objectives: The objective of each channel; "" is for all other channels.
         tables: The tables that earlier metrics made, by name.

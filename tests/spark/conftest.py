@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -97,7 +98,8 @@ def read(url: str) -> Read:
 def _each_jvm_starts_soon() -> Iterator[None]:
     """Let the JVMs that tests start compile less: in this process and in others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_CONF_DIR", str(HERE / "conf"))
+        if "SPARK_CONF_DIR" not in os.environ:
+            patch.setenv("SPARK_CONF_DIR", str(HERE / "conf"))
         yield
 
 

@@ -20,6 +20,7 @@ from pgqueue.calls.callables import check_did_run
 from pgqueue.calls.outcomes import (
     Closed,
     Completed,
+    Continued,
     Deferred,
     Ending,
     HandedBack,
@@ -452,8 +453,8 @@ def _encoded(task: Task[Any, Any], returned: Any) -> str:
 
 
 def has_grown(run: Run, ending: Ending) -> bool:
-    """Return whether a run succeeded and has added messages to its flow."""
-    return bool(run.context.growth) and isinstance(ending, Succeeded)
+    """Return whether a run has ended without an error and has added messages to its flow."""
+    return bool(run.context.growth) and isinstance(ending, Succeeded | Completed | Continued)
 
 
 def grow(run: Run, alias: str) -> None:

@@ -466,6 +466,47 @@ class TestAnEnqueue:
         assert "'narrow' is full" in refused(works, with_=ChannelFull)
 
 
+class TestAMemberOfAFlow:
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_adds_its_messages_once_when_it_has_waited(self, is_async: bool) -> None:
+        task = declare_square()
+
+        def works(run: DurableContext) -> int:
+            run.flow.enqueue(task, 3, awaited=True)
+            run.sleep(0)
+            return -1
+
+        async def works_in_a_loop(run: DurableContext) -> int:
+            run.flow.enqueue(task, 3, awaited=True)
+            await run.asleep(0)
+            return -1
+
+        def note(number: int) -> None:
+            calls.append(number)
+
+        with flow("grows") as draft:
+            own = draft.enqueue(durable(works_in_a_loop if is_async else works))
+            draft.enqueue(declared(note), own)
+        run_all()
+
+        assert calls == [("square", 3), -1]
+
+    def test_adds_its_messages_in_each_round(self) -> None:
+        task = declare_square()
+
+        @durable
+        def works(run: DurableContext, number: int) -> None:
+            run.flow.enqueue(task, number)
+            if number < 3:
+                run.continue_as(number + 1)
+
+        with flow("grows") as draft:
+            draft.enqueue(works, 1)
+        run_all()
+
+        assert calls == [("square", 1), ("square", 2), ("square", 3)]
+
+
 class TestContinuing:
     def test_goes_on_as_the_same_message_with_other_arguments(self) -> None:
         @durable(dedupe_key="loop")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
@@ -10,16 +12,27 @@ from pgqueue.redaction import NOWHERE, Redactor
 from pgqueue.tasks import redacting
 from pgqueue.tasks.redacting import RedactedColumn
 
+_CALLED = re.compile(r'\{"task":\s*("(?:[^"\\]|\\.)*+"),\s*"(?:result|failed)"')
+"""The name of a task in the result of a `gather()`, which may be cut off."""
 
-def of_step(task: str, kind: str, name: str, signals: Sequence[str] | None = None) -> Redactor:
+
+def of_step(
+    task: str,
+    kind: str,
+    name: str,
+    signals: Sequence[str] | None = None,
+    result: str | None = None,
+) -> Redactor:
     """Return the redactor of a step's result.
 
     Args:
         signals: the names of the signals that it waits for. The first one counts.
+        result: the JSON text of the result, or its beginning: it names the tasks of its calls.
     """
     if kind == "signal":
         return _in_payload(redacting.rules_of_part(task, "signals", (signals or [""])[0]))
-    return redacting.rules_of_part(task, "steps", name)
+    own = redacting.rules_of_part(task, "steps", name)
+    return _in_returned(own, result) if kind == "call" and result else own
 
 
 def of_signal(task: str, name: str) -> Redactor:
@@ -35,7 +48,7 @@ def columns(task: str, steps: Iterable[StoredStep]) -> Iterator[RedactedColumn]:
     for step in steps:
         if step.result is not None:
             for signal in awaited(step.name) if step.kind == "signal" else [""]:
-                redactor = of_step(task, step.kind, step.name, [signal])
+                redactor = of_step(task, step.kind, step.name, [signal], step.result)
                 yield RedactedColumn(redactor, len(step.result), partial(str, step.result))
 
 
@@ -52,3 +65,13 @@ def awaited(name: str) -> list[str]:
 def _in_payload(by: Redactor) -> Redactor:
     """Return the redactor of a step that has taken a signal: its result has the payload."""
     return Redactor(by.fields, {"payload": by.tree} if by.tree != NOWHERE else NOWHERE)
+
+
+def _in_returned(by: Redactor, result: str) -> Redactor:
+    """Return the redactor of a step that has gathered: its result has the results of its calls."""
+    tree = by.tree
+    for name in {json.loads(found[1]) for found in _CALLED.finditer(result)}:
+        tree = redacting.joined(tree, redacting.rules(name).result.tree)
+    if tree == NOWHERE:
+        return by
+    return Redactor(by.fields, redacting.joined(by.tree, {"returned": {"result": tree}}))

@@ -76,7 +76,10 @@ def seen(
     is_all = max(len(steps), len(signals), len(sent)) <= limit
     steps, signals = steps[-limit:], signals[-limit:]
     results = [
-        _Redacted(each.result, redactors.of_step(task, each.kind, each.name, each.signals))
+        _Redacted(
+            each.result,
+            redactors.of_step(task, each.kind, each.name, each.signals, each.result),
+        )
         for each in steps
     ]
     payloads = [_Redacted(each.payload, redactors.of_signal(task, each.name)) for each in signals]

@@ -367,14 +367,14 @@ def _with_others(
     if below is None:
         return {"[*]": None, **dict.fromkeys(named, NOWHERE), **tree}
     places = {name: place for name, place in below.items() if name not in named}
-    return {**tree, **{name: _joined(tree.get(name, NOWHERE), places[name]) for name in places}}
+    return {**tree, **{name: joined(tree.get(name, NOWHERE), places[name]) for name in places}}
 
 
-def _joined(one: Tree | None, other: Tree | None) -> Tree | None:
+def joined(one: Tree | None, other: Tree | None) -> Tree | None:
     """Return the places of both trees."""
     if one is None or other is None:
         return None
-    return {**one, **{name: _joined(one.get(name, NOWHERE), other[name]) for name in other}}
+    return {**one, **{name: joined(one.get(name, NOWHERE), other[name]) for name in other}}
 
 
 @lru_cache(maxsize=10_000)

@@ -265,3 +265,14 @@ def pays_by_card(run: DurableContext, card: str) -> None:
     paid = run.step(charge, card)
     given = run.wait_for("approved")
     raise ValueError(f"{paid['code']} {paid['pin']} {given['answer']} {card}")
+
+
+@task(redact=["return.code"])
+def issue(card: str) -> dict[str, str]:
+    return {"code": CODE, "issuer": "a bank", "card": card}
+
+
+@task(durable=True, max_attempts=1, redact=["steps.gather.card"])
+def issues_cards(run: DurableContext) -> None:
+    [issued] = run.gather([run.call(issue, CARD)])
+    raise ValueError(f"{issued['code']} {issued['card']} of {issued['issuer']}")

@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from pgqueue.durable import signal
+from pgqueue.durable import redactors, signal
 from pgqueue.exceptions import InvalidTask
 from pgqueue.models import Message, Step
 from pgqueue.redaction import MASK
@@ -51,6 +51,28 @@ def test_a_redacted_value_is_shown_nowhere(admin_client: Client, state: str) -> 
         "ok": 1,
     }
     assert found["signals"][0]["payload"] == {"answer": MASK, "by": "ann"}
+
+
+def test_a_redacted_result_of_a_call_is_shown_nowhere(admin_client: Client) -> None:
+    result = tasks.issues_cards.enqueue()
+    run_all()
+
+    page = admin_client.get(f"{MESSAGES}{result.id}/change/", follow=True).content.decode()
+    shown = call("pgqueue_show", result.id, "--format=json").out
+
+    for text in (page, shown, call("pgqueue_show", result.id).out):
+        assert [each for each in (CODE, CARD) if each in text] == []
+        assert MASK in text and "a bank" in text
+
+
+@pytest.mark.parametrize("length", [100, 1000])
+def test_a_redacted_result_of_a_call_is_not_shown_where_it_is_cut_off(length: int) -> None:
+    rows = [{"task": tasks.issue.name, "result": {"code": CODE}}] * 9
+    text = json.dumps({"ids": [1], "returned": rows})[:length]
+
+    by = redactors.of_step(tasks.gathers.name, "call", "gather", None, text)
+
+    assert CODE not in by.redact(text) and MASK in by.redact(text)
 
 
 def test_a_value_that_is_encrypted_is_not_shown(admin_client: Client, settings: Any) -> None:

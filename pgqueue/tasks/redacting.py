@@ -78,11 +78,12 @@ def rules_of_part(task: str, part: Part, name: str) -> Redactor:
     The paths of the task's arguments apply to these values, too.
 
     Args:
-        name: of the step, with or without a number behind it; or of the signal.
+        name: of the step, or of the signal. The rules of its name without a number behind it, as in
+            "charge#2" or "order #7", apply, too.
     """
     found = _declared(task) if task else None
     paths = () if found is None else found.redact
-    return _rules_of_part(paths, part, name.partition("#")[0], settings().redact)
+    return _rules_of_part(paths, part, name, settings().redact)
 
 
 def everything(database: str) -> Redaction:
@@ -382,10 +383,20 @@ def _rules_of_part(
     paths: tuple[str, ...], part: Part, name: str, names: tuple[str, ...]
 ) -> Redactor:
     tree = tree_of(paths)
-    own = tree.get(part) or {}
-    below = own.get(name, NOWHERE)
+    below: Tree | None = NOWHERE
+    for each in {name, name.rpartition("#")[0].rstrip(), name.partition("#")[0].rstrip()}:
+        below = joined(below, _below(tree.get(part) or {}, each))
     others = {each: what for each, what in tree.items() if each not in (RETURN, *get_args(Part))}
     return Redactor(names, None if below is None else {**others, **below})
+
+
+def _below(tree: Tree, name: str) -> Tree | None:
+    """Return the places below a name. A dot in it begins a further name of the tree."""
+    for each in name.split("."):
+        if (below := tree.get(each, NOWHERE)) is None:
+            return None
+        tree = below
+    return tree
 
 
 def _declared(name: str) -> Declaration[Any, Any] | None:

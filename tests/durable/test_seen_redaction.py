@@ -103,6 +103,29 @@ class TestAPath:
 
         assert by.redact('{"code": 2}') == f'{{"code": "{MASK}"}}'
 
+    @pytest.mark.parametrize(
+        ("path", "name"),
+        [
+            ("order", "order #7"),
+            ("order", "order#7"),
+            ("order #7", "order #7"),
+            ("order #7", "order #7#2"),
+            ("order.paid", "order.paid"),
+            ("order.paid.code", "order.paid#2"),
+        ],
+    )
+    @pytest.mark.parametrize("part", ["steps", "signals"])
+    def test_finds_a_name_with_a_number_or_a_dot(
+        self, part: Any, path: str, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        task = replace(tasks.pays_by_card, redact=(f"{part}.{path}",))
+        monkeypatch.setattr(redacting, "_declared", lambda name: task)
+
+        text = '{"code": "secret"}'
+
+        assert redacting.rules_of_part(task.name, part, name).redact(text) != text
+        assert redacting.rules_of_part(task.name, part, "orders").redact(text) == text
+
     @pytest.mark.parametrize("path", ["steps", "stps.charge", "signals"])
     def test_that_names_nothing_is_refused(self, path: str) -> None:
         with pytest.raises(InvalidTask, match="has no argument"):

@@ -10,6 +10,7 @@ from django.db import connections
 
 from pgqueue.codec.arguments import PAYLOAD_LIMIT
 from pgqueue.codec.encoding import Returned
+from pgqueue.codec.json_text import with_decimals
 from pgqueue.durable.trying import StepRun
 from pgqueue.engine import flows, steps
 from pgqueue.engine.flows import Waits
@@ -180,7 +181,7 @@ def results(run: StepRun, step: StoredStep) -> str | None:
             f"{run.task.name} with encrypted=True."
         )
     rows = [_row(returned[id]) for id in ids]
-    text = json.dumps({"ids": ids, "returned": rows})
+    text = with_decimals({"ids": ids, "returned": rows})
     if len(text) > PAYLOAD_LIMIT:
         raise InvalidResult(
             f"The results of the step {step.name!r} take {len(text):,} bytes, more than "
@@ -215,4 +216,4 @@ def _value(row: dict[str, Any], on_failure: OnFailure) -> Any:
     task = registry.find(row["task"])
     if task is None or row["result"] is None:
         return row["result"]
-    return task.codec.decode_result(json.dumps(row["result"]))
+    return task.codec.decode_result(with_decimals(row["result"]))

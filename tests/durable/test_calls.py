@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 from unittest.mock import patch
 
@@ -78,6 +79,26 @@ class TestAGather:
         assert calls.count("top") == attempts(result) == 2
         assert History.objects.count() == 4
         assert not Blocked.objects.exists()
+
+    def test_returns_fractions_with_all_their_digits(self) -> None:
+        def half(value: float) -> float:
+            return value / 2
+
+        def share(value: Decimal) -> list[Any]:
+            return [value / 3, {"half": 0.1}, 1e300]
+
+        halves, shares = declared(half), declared(share)
+
+        @durable
+        def works(run: DurableContext) -> None:
+            calls.append(run.gather([run.call(halves, 0.5), run.call(shares, Decimal("0.10"))]))
+            run.sleep(0)
+
+        returned(works.enqueue())
+
+        third = Decimal("0.10") / 3
+        assert calls == 2 * [[0.25, [third, {"half": 0.1}, 1e300]]]
+        assert type(calls[0][0]) is float
 
     def test_holds_no_worker(self) -> None:
         task = declare_square(run_after=3600)

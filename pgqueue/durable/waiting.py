@@ -11,6 +11,7 @@ from django.db import connections
 
 from pgqueue.codec.arguments import parse, read
 from pgqueue.codec.encoding import ANYTHING, PayloadHint
+from pgqueue.codec.json_text import from_json
 from pgqueue.durable.records import waiting_row
 from pgqueue.durable.suspending import SuspendableRun, Until, suspend
 from pgqueue.engine import event_waits, log
@@ -63,7 +64,7 @@ def signal(
     step = found or run.records.new(name, "signal", state="waiting", function=_name_of(type))
     if step.state == "waiting":
         step = _taken(run, step, names, until, is_new=found is None)
-    return None if step.result is None else json.loads(step.result)
+    return None if step.result is None else from_json(step.result)
 
 
 def _taken(

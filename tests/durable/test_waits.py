@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -58,6 +59,25 @@ class TestASignal:
         assert attempts(result) == (1 if is_early else 2)
         [stored] = kept(result)["signals"]
         assert (stored["name"], stored["taken_by"]) == ("approved", "wait:approved")
+
+    @pytest.mark.parametrize("type", [None, Decimal])
+    def test_with_a_fraction_has_all_its_digits_in_each_run(self, type: Any) -> None:
+        given: list[Any] = []
+
+        @durable
+        def works(run: DurableContext) -> None:
+            given.append(run.wait_for("paid", type))
+            run.sleep(0)
+
+        result = works.enqueue()
+        digits = "12345678901234567.12"
+        with connection.cursor() as cursor:  # as a producer sends it by SQL
+            cursor.execute(
+                "SELECT pgqueue_signal_v1(%s, 'paid', %s::jsonb, NULL, NULL)", [result.id, digits]
+            )
+        returned(result)
+
+        assert given == 2 * [Decimal(digits)]
 
     def test_of_several_is_taken_in_its_order_by_one_wait_each(self) -> None:
         @durable

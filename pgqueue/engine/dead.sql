@@ -46,15 +46,17 @@ WITH RECURSIVE wanted (id) AS (
     RETURNING id, channel, key, state, governed
 ), tried_again AS (
     -- A durable run that died of a failed step tries this step again. Failures before it, which its code has handled, stay.
+    -- They stay also if an operator has this step done again: `again` has made it a step without a try.
     DELETE FROM pgqueue_step s
     USING (
-        SELECT DISTINCT ON (s.message_id) s.message_id, s.name
+        SELECT DISTINCT ON (s.message_id) s.message_id, s.name, s.state
         FROM pgqueue_step s CROSS JOIN LATERAL (
             SELECT m.errors FROM pgqueue_message m WHERE m.id = s.message_id LIMIT 1) m
-        WHERE s.message_id = ANY (ARRAY(SELECT id FROM chosen)) AND s.state = 'failed'
+        WHERE s.message_id = ANY (ARRAY(SELECT id FROM chosen))
+          AND (s.state = 'failed' OR s.state = 'retrying' AND s.tries = 0)
           AND m.errors -> -1 ->> 'class' = 'pgqueue.exceptions.StepFailed'
         ORDER BY s.message_id, s.number DESC) last
-    WHERE s.message_id = last.message_id AND s.name = last.name
+    WHERE s.message_id = last.message_id AND s.name = last.name AND last.state = 'failed'
 ), blocked AS (
     INSERT INTO pgqueue_blocked (message_id, flow_id, watched_id, on_failure)
     SELECT id, flow_id, watched_id, 'run' FROM waiting

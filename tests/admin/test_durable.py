@@ -303,6 +303,19 @@ class TestAStep:
 
         assert result.return_value == "yes"
 
+    def test_is_done_again_without_a_failure_before_it(self, operator: Client) -> None:
+        tasks.failing["on"] = True
+        result = tasks.handles_a_failure.enqueue()
+        run_all()
+        tasks.failing["on"] = False
+
+        operator.post(f"{MESSAGES}{result.id}/again/?step=fails")
+        run_all()
+        result.refresh()
+
+        assert result.return_value == "yes"
+        assert tasks.calls == ["refuses", "fails", "fails"]
+
     def test_that_has_taken_an_invalid_signal_waits_for_another_one(self, operator: Client) -> None:
         result = tasks.asks_then_naps.enqueue()
         signal(result, "go", "four")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
@@ -10,6 +11,7 @@ from django.contrib.auth.models import Group
 from pgqueue import task
 from pgqueue.database.connections import connect
 from pgqueue.durable import DurableContext, signal
+from pgqueue.exceptions import StepFailed
 
 calls: list[str] = []
 
@@ -180,6 +182,18 @@ def fails() -> str:
 @task(durable=True, max_attempts=1)
 def may_fail(run: DurableContext) -> str:
     return run.step(fails, retries=1, backoff=[0])
+
+
+def refuses() -> None:
+    calls.append("refuses")
+    raise ValueError("never")
+
+
+@task(durable=True, max_attempts=1)
+def handles_a_failure(run: DurableContext) -> str:
+    with suppress(StepFailed):
+        run.step(refuses, retries=0)
+    return run.step(fails, retries=0)
 
 
 @task(durable=True)

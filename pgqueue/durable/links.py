@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from django.core import signing
 from django.db import connections
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
@@ -32,7 +33,7 @@ from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import InvalidArgument, InvalidStep, MessageEnded
-from pgqueue.models import StoredSignal
+from pgqueue.models import Step, StoredSignal
 from pgqueue.states import State
 from pgqueue.tasks import encryption, registry, signalling
 from pgqueue.tasks.declaration import Declaration
@@ -105,9 +106,9 @@ class Linking:
         """Return a signed link that sends a signal to this message: `wait_for(name)` gets it.
 
         Its page asks for a confirmation. Links of one name and recipient are one question
-        until the next wait. The first answer counts. "Yes" and "no" are two links with
-        one name and two payloads. The link is signed and not secret: its holder may read the
-        payload, unless the task is encrypted.
+        until the next wait. The first answer counts, until this wait is over. "Yes" and "no" are
+        two links with one name and two payloads. The link is signed and not secret: its holder
+        may read the payload, unless the task is encrypted.
 
         Args:
             name: the name of the signal.
@@ -229,6 +230,22 @@ class _OpenedLink:
         sent = StoredSignal.objects.using(self.alias).filter(dedupe_id=self.dedupe_id)
         return sent.filter(message_id=self.link.message_id).exists()
 
+    def is_over(self, passed: int) -> bool:
+        """Whether the wait for the answer is over, so that a later wait would take it.
+
+        Several waits may follow links of several recipients: then one without an answer ends them.
+
+        Args:
+            passed: the number of waits for the signal before the link was made.
+        """
+        waits = Step.objects.using(self.alias).filter(
+            message_id=self.link.message_id, kind="signal"
+        )
+        done = waits.filter(state="done").annotate(was_in_vain=Q(result__isnull=True))
+        rows = done.order_by("number").values_list("signals", "was_in_vain")
+        over = [in_vain for names, in_vain in rows if self.link.name in (names or ())][passed:]
+        return any(over) if self.link.recipient else bool(over)
+
     def send(self, form: Mapping[str, str]) -> Page:
         """Send the signal, with the texts of the form; return the page that tells of it."""
         link = self.link
@@ -267,7 +284,8 @@ def _opened(token: str) -> _OpenedLink | Page:
     if found is None or found.state not in State or _continued(found.metadata) != question[0]:
         return "ended"
     link = _link(given, found)
-    return _OpenedLink(link, alias, _dedupe_id(link, question))
+    opened = _OpenedLink(link, alias, _dedupe_id(link, question))
+    return "ended" if opened.is_over(question[1]) and not opened.is_answered() else opened
 
 
 def _link(given: Mapping[str, Any], found: Found) -> SignalLink:

@@ -28,6 +28,15 @@ def asks_twice(run: DurableContext) -> list[str]:
 
 
 @task(durable=True)
+def asks_again(run: DurableContext, recipient: str) -> list[bool | None]:
+    answers = []
+    for number in (1, 2):
+        run.step(mail, run.signal_url("decided", number == 2, recipient=recipient))
+        answers.append(run.wait_for("decided", bool, timeout=3600))
+    return answers
+
+
+@task(durable=True)
 def asks_for_any(run: DurableContext, name: str) -> list[int]:
     answers = []
     for number in (1, 2):

@@ -20,7 +20,7 @@ from pgqueue.conf import read
 from pgqueue.durable.links import SignalLink, link_view
 from pgqueue.models import StoredSignal
 from pgqueue.tasks import TaskResult
-from pgqueue.testing import run_all
+from pgqueue.testing import advance, run_all
 from tests.durable import link_tasks
 from tests.durable.link_tasks import sent
 
@@ -112,6 +112,43 @@ def test_a_link_of_an_earlier_round_answers_nothing(client: Client) -> None:
     assert result.status == "held"
     client.post(second)
     assert returned(result) == 2
+
+
+@pytest.mark.parametrize("recipient", ["", "ann"])
+def test_a_link_of_a_wait_that_is_over_answers_no_later_question(
+    client: Client, recipient: str
+) -> None:
+    result = asked(link_tasks.asks_again, recipient)
+    advance(timedelta(hours=1))
+    run_all(raise_errors=True)
+    first, second = sent
+
+    assert client.get(first).status_code == client.post(first).status_code == 410
+    assert not StoredSignal.objects.exists()
+    client.post(second)
+    assert returned(result) == [None, True]
+
+
+def test_a_link_answers_no_later_question_where_another_program_has_answered(
+    client: Client,
+) -> None:
+    result = asked(link_tasks.asks_again, "")
+    result.signal("decided", True)
+    run_all(raise_errors=True)
+
+    assert client.post(sent[0]).status_code == 410
+    client.post(sent[1])
+    assert returned(result) == [True, True]
+
+
+def test_a_recipient_may_answer_after_another_one(client: Client) -> None:
+    result = asked(link_tasks.asks_each)
+
+    for url in reversed(sent):
+        client.post(url)
+        run_all(raise_errors=True)
+
+    assert returned(result) == "bob ann"
 
 
 def test_each_recipient_has_a_question_of_their_own(client: Client) -> None:

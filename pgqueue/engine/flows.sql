@@ -395,6 +395,12 @@ SELECT CASE WHEN EXISTS (
                 SELECT FROM pgqueue_message
                 WHERE flow_id = %(flow_id)s AND state || '' = 'held' AND lease_until IS NOT NULL)
               OR EXISTS (
+                -- A durable run that waits for a signal, an event or calls goes on when they come.
+                SELECT FROM pgqueue_message m
+                CROSS JOIN LATERAL (
+                    SELECT FROM pgqueue_step s WHERE s.message_id = m.id AND s.state || '' = 'waiting' LIMIT 1) awaited
+                WHERE m.flow_id = %(flow_id)s AND m.state || '' = 'held')
+              OR EXISTS (
                 SELECT FROM pgqueue_bell bell
                 CROSS JOIN LATERAL unnest(bell.ended) AS over (id)
                 CROSS JOIN LATERAL (

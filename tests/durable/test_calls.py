@@ -17,7 +17,7 @@ from pgqueue.database.connections import borrow, connect
 from pgqueue.durable import DurableContext, waiting
 from pgqueue.durable.records import Records
 from pgqueue.engine import flows
-from pgqueue.exceptions import InvalidArguments, InvalidFlow, InvalidStep
+from pgqueue.exceptions import InvalidArguments, InvalidFlow, InvalidStep, WaitTimeout
 from pgqueue.models import Blocked, Channel, History, Message, StoredSignal
 from pgqueue.testing import advance, run_all
 from tests.durable.running import (
@@ -511,6 +511,29 @@ class TestAMemberOfAFlow:
         run_all()
 
         assert calls == [("square", 3), -1]
+
+    @pytest.mark.parametrize("wait", ["sleep", "signal", "gather"])
+    def test_goes_on_for_the_flow_while_it_waits(self, wait: str) -> None:
+        task = declare_square(run_after=3600)
+
+        @durable
+        def works(run: DurableContext) -> None:
+            if wait == "sleep":
+                run.sleep(3600)
+            elif wait == "signal":
+                run.wait_for("go")
+            else:
+                run.gather([run.call(task, 1)])
+
+        with flow("waits") as draft:
+            member = draft.enqueue(works)
+        run_all()
+
+        with pytest.raises(WaitTimeout):
+            draft.wait(timeout=0.2)
+        member.cancel()
+        run_all()
+        assert draft.wait(timeout=5).total == 1
 
     def test_adds_its_messages_in_each_round(self) -> None:
         task = declare_square()

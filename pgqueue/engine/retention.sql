@@ -63,7 +63,7 @@ WHERE finished_at >= %(after)s AND finished_at < %(before)s AND (txid, id) > (%(
 
 -- name: purge
 -- A row that is not exported may have been written later than its end. It stays, and is dropped with its day. So do
--- rows that a flow which has not ended may need.
+-- rows that a flow which has not ended may need: its members, and duplicates that its messages wait for.
 WITH
 -- include: kept
 , over AS MATERIALIZED (
@@ -75,6 +75,10 @@ WITH
       AND coalesce(own.keep, others.keep) <= %(keep)s
       AND (h.txid, h.id) <= (%(txid)s::bigint, %(id)s::bigint)
       AND (h.flow_id IS NULL OR NOT EXISTS (SELECT FROM pgqueue_flow f WHERE f.id = h.flow_id AND f.ended_at IS NULL))
+      AND (SELECT count(*) FROM (
+               SELECT FROM pgqueue_dependency d CROSS JOIN LATERAL (
+                   SELECT FROM pgqueue_flow f WHERE f.id = d.flow_id AND f.ended_at IS NULL LIMIT 1) living
+               WHERE d.parent_id = h.id LIMIT 1) waited) = 0
       AND
 -- include: within
     LIMIT %(limit)s

@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.utils import timezone
 
 from pgqueue import Channel as Operated
@@ -16,9 +17,11 @@ from pgqueue import ChannelFull, ParentFailed, flow, get_flow
 from pgqueue.database.connections import borrow, connect
 from pgqueue.durable import DurableContext, waiting
 from pgqueue.durable.records import Records
-from pgqueue.engine import flows
+from pgqueue.engine import flows, retention
 from pgqueue.exceptions import InvalidArguments, InvalidFlow, InvalidStep, WaitTimeout
 from pgqueue.models import Blocked, Channel, History, Message, StoredSignal
+from pgqueue.options.retention import Retention
+from pgqueue.states import Outcome
 from pgqueue.testing import advance, run_all
 from tests.durable.running import (
     Oops,
@@ -35,6 +38,11 @@ from tests.durable.running import (
 )
 from tests.factories import limit
 
+BRIEF: Retention = {
+    **dict.fromkeys(Outcome.values, timedelta(days=30)),
+    "succeeded": timedelta(hours=1),
+}
+
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -50,6 +58,20 @@ def declare_square(**options: Any) -> Any:
         return globals()["square"](value)  # type: ignore[no-any-return]
 
     return declared(square, **{"max_attempts": 1, **options})
+
+
+def declare_double(**options: Any) -> Any:
+    def double(value: int) -> int:
+        return 2 * value
+
+    return declared(double, **options)
+
+
+def purge(kept: Retention) -> int:
+    """Remove the history whose retention is over; return the number of its messages."""
+    with borrow("default") as session:
+        windows = retention.windows(session, kept)
+        return sum(retention.purge(session, each, kept).removed for each in windows)
 
 
 def declare_pay(answers: list[Any]) -> Any:
@@ -259,6 +281,32 @@ class TestAGather:
             ended_after = flows.end(session)
 
         assert (ended_before, ended_after) == (0, 1)
+
+    def test_keeps_the_result_of_a_duplicate_until_the_run_has_read_it(self) -> None:
+        task = declare_square(dedupe_key="one", run_after=60)
+        late = declare_double(run_after=3600)
+        task.enqueue(4)
+
+        @durable
+        def works(run: DurableContext) -> list[int]:
+            return run.gather([run.call(task, 5), run.call(late, 6)])
+
+        result = works.enqueue()
+        run(result)
+        advance(61)
+        run_all()
+        History.objects.update(finished_at=F("finished_at") - timedelta(hours=2))
+        purge(BRIEF)
+        advance(3600)
+        run_all()
+        with borrow("default") as session:
+            flows.ring_stale(session)
+
+        assert returned(result) == [16, 12]
+        History.objects.update(finished_at=F("finished_at") - timedelta(hours=2))
+        with borrow("default") as session:
+            flows.end(session)
+        assert purge({**BRIEF, "cancelled": timedelta(days=20)}) == 3
 
     def test_of_what_is_no_call_is_refused(self) -> None:
         def works(run: DurableContext) -> None:

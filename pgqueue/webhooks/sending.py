@@ -15,6 +15,8 @@ import ssl
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
 from math import inf
 from queue import Queue
 from threading import Lock, Thread, local
@@ -36,6 +38,8 @@ DRAINED = 64 * 1024
 """The maximum number of bytes that are read from a response, to keep its connection."""
 KEPT_FOR = 60.0
 """Seconds for which a connection is used before the name is looked up again."""
+INTERIM = 20
+"""The maximum number of interim responses, such as 102 and 103, before the answer."""
 HOSTS, CONNECTIONS = 100, 100
 """The number of hosts with kept connections, and of kept connections to each host."""
 
@@ -266,9 +270,29 @@ def _look_up(host: str, port: int, until: float) -> list[Any]:
 # --- urllib3 with these sockets
 
 
+class _Answer(HTTPResponse):
+    """The final response to a request.
+
+    http.client takes each status but 100 for final. On a kept connection, the answer behind an
+    interim response would be the answer of the next post.
+    """
+
+    def begin(self) -> None:
+        for _ in range(INTERIM + 1):
+            super().begin()
+            if not 100 <= self.status < 200:
+                return
+            if self.status == HTTPStatus.SWITCHING_PROTOCOLS:
+                self.will_close = True  # no HTTP follows it
+                return
+            self.headers = self.msg = None  # type: ignore[assignment]
+        raise HTTPException(f"more than {INTERIM} interim responses")
+
+
 class _Checked:
     """A connection to a checked address."""
 
+    response_class = _Answer
     _since: float = inf
 
     def _new_conn(self: Any) -> Any:

@@ -267,6 +267,53 @@ class TestTime:
         assert response.excerpt == "\x1f\ufffdnot gzip"
 
 
+class TestInterimResponses:
+    INTERIM = b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n"
+
+    def test_the_answer_behind_them_is_the_answer_of_its_own_post(self) -> None:
+        def say(connection: socket.socket, over: Event) -> None:
+            for status in (503, 200, 410):
+                head(connection)
+                connection.sendall(self.INTERIM)
+                over.wait(0.1)
+                connection.sendall(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n" % status)
+
+        with speaking(say) as (url, accepted):
+            answers = [post(url).status for _ in range(3)]
+
+        assert answers == [503, 200, 410]
+        assert len(accepted) == 1
+
+    def test_too_many_of_them_are_a_failure(self) -> None:
+        def say(connection: socket.socket, over: Event) -> None:
+            head(connection)
+            while not over.is_set():
+                connection.sendall(self.INTERIM)
+
+        with speaking(say) as (url, _):
+            assert "more than 20 interim responses" in refused(url, timeout=60)
+
+    def test_they_end_with_the_time(self) -> None:
+        def say(connection: socket.socket, over: Event) -> None:
+            head(connection)
+            connection.sendall(self.INTERIM)
+            over.wait(30)
+
+        with speaking(say) as (url, _):
+            assert "did not answer within 0.4 s" in refused(url, timeout=0.4)
+
+    def test_a_switch_of_the_protocol_is_an_answer_and_ends_its_connection(self) -> None:
+        def say(connection: socket.socket, over: Event) -> None:
+            head(connection)
+            connection.sendall(b"HTTP/1.1 101 Switching Protocols\r\n\r\n")
+            over.wait(30)
+
+        with speaking(say) as (url, accepted):
+            assert [post(url).status, post(url).status] == [101, 101]
+
+        assert len(accepted) == 2
+
+
 class TestFailures:
     def test_an_endpoint_that_is_not_there_says_so(self) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:

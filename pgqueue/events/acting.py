@@ -37,6 +37,7 @@ _WRITES = re.compile(
     r"|with\b.*?\b(?:insert|update|delete|merge))\b",
     re.DOTALL | re.IGNORECASE,
 )
+_ROLLS_BACK = re.compile(rf"{_BEFORE}rollback\b", re.IGNORECASE)
 _MAY_COMMIT = re.compile(rf"{_BEFORE}(?:call|do)\b", re.DOTALL | re.IGNORECASE)
 
 
@@ -169,10 +170,11 @@ def tell_triggers(connection: Any, **_: Any) -> None:
 class _Told:
     """A hook in Django's `run_on_commit` that lives as long as the setting.
 
-    A rollback of the savepoint in which the setting was made removes both.
+    A rollback of the block in which the setting was made removes both. After a rollback to another
+    savepoint the setting is unknown: its text is None.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str | None) -> None:
         self.text = text
 
     def __call__(self) -> None:
@@ -191,7 +193,10 @@ class _Teller:
         self, execute: Callable[..., Any], sql: Any, params: Any, many: bool, context: Any
     ) -> Any:
         """Run a statement, as one of Django's execute wrappers."""
-        if (_said.get() or self._has_told) and _writes(text := _text(self._connection, sql)):
+        if not (_said.get() or self._has_told):
+            return execute(sql, params, many, context)
+        text = _text(self._connection, sql)
+        if _matches(_WRITES, text):
             who = acting()
             if not self._connection.in_atomic_block and self._connection.get_autocommit():
                 # A procedure that commits must not run in a transaction that is opened here.
@@ -201,6 +206,8 @@ class _Teller:
                         return execute(sql, params, many, context)
             else:
                 self._tell(who)
+        if _matches(_ROLLS_BACK, text):
+            self._doubt()
         return execute(sql, params, many, context)
 
     def _tell(self, who: Mapping[str, Any]) -> None:
@@ -210,17 +217,36 @@ class _Teller:
             if said == self._told():
                 return
             self._set(said)
-            # Done here, since `on_commit` refuses after Django has seen an error.
-            connection.run_on_commit.append((set(connection.savepoint_ids), _Told(said), True))
-            self._place = len(connection.run_on_commit) - 1
-            self._has_told = True
+            self._mark(said)
         elif who or self._has_told:
-            # Django does not notice the end of such a transaction.
+            # Django notices neither the end of such a transaction nor a rollback in it.
             self._set(said)
-            self._has_told = bool(who)
+            self._has_told = True
 
-    def _told(self) -> str:
-        """Return the current setting of the transaction."""
+    def _doubt(self) -> None:
+        """Note that a rollback to a savepoint may restore an earlier setting.
+
+        Django removes the mark only for savepoints of its own blocks.
+        """
+        if self._connection.in_atomic_block:
+            self._told()  # it finds the last mark
+            if self._has_told:
+                self._mark(None)
+
+    def _mark(self, said: str | None) -> None:
+        # Not by `on_commit`, which refuses after Django has seen an error.
+        waiting, savepoints = self._connection.run_on_commit, set(self._connection.savepoint_ids)
+        mark = (savepoints, _Told(said), True)
+        last = waiting[self._place] if self._has_told and self._place < len(waiting) else None
+        if last and isinstance(last[1], _Told) and last[0] == savepoints:
+            waiting[self._place] = mark
+            return
+        waiting.append(mark)
+        self._place = len(waiting) - 1
+        self._has_told = True
+
+    def _told(self) -> str | None:
+        """Return the current setting of the transaction; None: it is unknown."""
         if self._has_told:
             waiting = self._connection.run_on_commit
             # Other hooks may follow the last mark, up to thousands.
@@ -228,6 +254,8 @@ class _Teller:
                 if place < len(waiting) and isinstance(mark := waiting[place][1], _Told):
                     self._place = place
                     return mark.text
+            if not self._connection.commit_on_exit:
+                return None  # the transaction began before the block
             self._has_told = False
         return NOBODY
 
@@ -236,10 +264,10 @@ class _Teller:
             cursor.execute(_SET, [said])
 
 
-def _writes(text: str) -> bool:
-    if _WRITES.match(text):
+def _matches(pattern: re.Pattern[str], text: str) -> bool:
+    if pattern.match(text):
         return True
-    return ";" in text and any(map(_WRITES.match, text.split(";")))
+    return ";" in text and any(map(pattern.match, text.split(";")))
 
 
 def _text(connection: Any, sql: Any) -> str:

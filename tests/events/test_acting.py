@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
@@ -43,6 +44,15 @@ def _users_are_deleted(transactional_db: None) -> Iterator[None]:
 def who() -> list[Any]:
     """Return who acted, by all events."""
     return [event.metadata.get("acting") for event in read()]
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Nobody acts."""
+    before = acting_module._said.get()
+    acting_module._said.set(())
+    yield
+    acting_module._said.set(before)
 
 
 def settings_of(queries: CaptureQueriesContext) -> int:
@@ -174,6 +184,43 @@ class TestATrigger:
 
         assert who() == [{"user": "ada"}] * 2
 
+    @pytest.mark.parametrize("outer", ["ada", None])
+    @pytest.mark.parametrize("inner", ["bob", None])
+    @pytest.mark.parametrize("is_raw", [True, False])
+    def test_is_told_again_after_a_rollback_to_a_savepoint_without_a_block(
+        self, outer: str | None, inner: str | None, is_raw: bool
+    ) -> None:
+        with acting_as(user="eve"), transaction.atomic():
+            with acting_as(user=outer) if outer else outside():
+                ProductFactory(sku="a")
+            savepoint = '"own"' if is_raw else transaction.savepoint()
+            if is_raw:
+                execute(f"SAVEPOINT {savepoint}")
+            with acting_as(user=inner) if inner else outside():
+                ProductFactory(sku="b")
+            if is_raw:
+                execute(f"ROLLBACK WORK TO {savepoint}")
+            else:
+                transaction.savepoint_rollback(savepoint)
+            with acting_as(user=inner) if inner else outside():
+                ProductFactory(sku="c")
+            ProductFactory(sku="d")
+
+        users = [each and each["user"] for each in who()]
+        assert users == [outer, inner, "eve"]
+
+    def test_is_told_after_many_savepoints_by_few_hooks(self) -> None:
+        with acting_as(user="ada"), transaction.atomic():
+            for number in range(20):
+                savepoint = transaction.savepoint()
+                ProductFactory(sku=number)
+                transaction.savepoint_rollback(savepoint)
+            hooks = len(django.run_on_commit)
+            ProductFactory(sku="a")
+
+        assert hooks == 1
+        assert who() == [{"user": "ada"}]
+
     def test_is_told_of_changes_in_a_transaction(self) -> None:
         with transaction.atomic():
             ProductFactory(sku="a")
@@ -200,6 +247,25 @@ class TestATrigger:
             transaction.set_autocommit(True)
 
         assert who() == [{"user": "ada"}, None, None]
+
+    def test_is_told_after_a_rollback_in_a_transaction_that_django_does_not_manage(self) -> None:
+        transaction.set_autocommit(False)
+        try:
+            with acting_as(user="ada"):
+                ProductFactory(sku="a")
+            savepoint = transaction.savepoint()
+            ProductFactory(sku="b")
+            transaction.savepoint_rollback(savepoint)
+            ProductFactory(sku="c")
+            with acting_as(user="bob"):
+                ProductFactory(sku="d")
+            with transaction.atomic():
+                ProductFactory(sku="e")
+            transaction.commit()
+        finally:
+            transaction.set_autocommit(True)
+
+        assert who() == [{"user": "ada"}, None, {"user": "bob"}, None]
 
     @pytest.mark.parametrize(
         "statement",

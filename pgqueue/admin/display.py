@@ -235,7 +235,7 @@ class ShownMessageAdmin(DurableAdmin, ExcerptAdmin):
         context["channel_url"] = page_url("channel_page", name=message.channel)
         context["key_url"] = page_url("message_key", channel=message.channel, key=message.key)
         if message.task and "payload_text" not in message.cut:
-            context["instances"] = instances(request, self.admin_site, message.task, payload)
+            context["instances"] = instances(request, self.admin_site, message, payload)
         return super().render_change_form(request, context, *args, **kwargs)
 
     @admin.display(description=_("body"))

@@ -27,13 +27,14 @@ from pgqueue.admin.steps import Link, durable_task, known_task, steps_of, url_of
 from pgqueue.codec.json_text import with_decimals
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
+from pgqueue.database.paths import own_path
 from pgqueue.durable.seen import SeenSteps
 from pgqueue.engine import dead, steps
 from pgqueue.exceptions import PGQueueError
 from pgqueue.operating import bulk
 from pgqueue.redaction import MASK, Hidden, is_masked
 from pgqueue.states import State
-from pgqueue.tasks import scheduling
+from pgqueue.tasks import scheduling, tenants
 from pgqueue.tasks.definition import Task
 from pgqueue.tasks.signalling import signal
 from pgqueue.values.names import is_own
@@ -195,7 +196,7 @@ class DurableAdmin(QueueAdmin):
 
         def fork() -> str:
             given = form.cleaned_data.get("arguments")
-            args, kwargs = (None, None) if given is None else _decoded(task, given)
+            args, kwargs = (None, None) if given is None else _decoded(task, message, given)
             forked = _result(task, message.pk).fork(after=after, args=args, kwargs=kwargs)
             if after is None:
                 return str(_("Forked as #%s.") % forked.id)
@@ -219,7 +220,7 @@ class DurableAdmin(QueueAdmin):
             if given is None:
                 again = _result(task, message.pk).rerun()
                 return str(_("Enqueued once more as #%s.") % again.id)
-            args, kwargs = _decoded(task, given)
+            args, kwargs = _decoded(task, message, given)
             again = _result(task, message.pk).rerun(args=args, kwargs=kwargs)
             return str(_("Enqueued once more as #%s, with other arguments.") % again.id)
 
@@ -309,15 +310,17 @@ def _result(task: Any, id: int) -> Any:
     return own.get_result(id)
 
 
-def _decoded(task: Any, payload: Any) -> Any:
-    """Return arguments as their task gets them.
+def _decoded(task: Any, message: Any, payload: Any) -> Any:
+    """Return other arguments of a message as its task gets them in the message's tenant.
 
     Raises:
         UnreadablePayload, InvalidArguments: they do not fit the task.
         ObjectDoesNotExist: the row of a model instance is gone.
+        TenantUnavailable, InvalidTenant: the tenant cannot be entered.
     """
     args, kwargs = with_decimals(payload["args"]), with_decimals(payload["kwargs"])
-    return scheduling.arguments(task, args, kwargs)
+    with own_path(), tenants.around_stored(message.pk, message.metadata):
+        return scheduling.arguments(task, args, kwargs)
 
 
 def _page_of(message: Any) -> str:

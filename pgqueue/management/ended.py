@@ -54,6 +54,11 @@ class EndedSelection:
         found = [row for table in self._tables for row in rows.read(table, ids)]
         return sorted(found, key=lambda row: int(row["id"]))
 
+    def metadata_of(self, id: int) -> Any:
+        """Return the metadata of a message; {}: it is gone."""
+        found = [each for table in self._tables for each in table.filter(pk=id)[:1]]
+        return found[0].metadata if found else {}
+
     @property
     def _tables(self) -> tuple[Any, Any]:
         return History.objects.using(self.alias), Message.objects.using(self.alias).dead()

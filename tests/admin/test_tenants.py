@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.core.management import call_command
+from django.db import connection
 from django.test import Client
 
-from pgqueue.models import Message
+from pgqueue import task
+from pgqueue.models import History, Message
 from pgqueue.testing import run_all
+from testproject.shop.factories import ProductFactory
+from testproject.shop.models import Product
 from tests import jobs
 from tests.admin.acting import HISTORY, MESSAGES, listed
 
@@ -23,8 +30,24 @@ def _fail() -> list[str]:
     raise OSError("no network")
 
 
+entered: list[str] = []
+
+
+@contextmanager
+def _note(tenant: str) -> Iterator[None]:
+    entered.append(tenant)
+    yield
+    entered.append("")
+
+
+@task
+def sell(product: Product) -> None:
+    entered.append(product.name)
+
+
 some = SimpleNamespace(current=lambda: None, enter=_enter, all=lambda: ["north", "south"])
 without_names = SimpleNamespace(current=lambda: None, enter=_enter)
+in_north = SimpleNamespace(current=lambda: "north", enter=_note, all=lambda: ["north", "south"])
 away = SimpleNamespace(current=lambda: None, enter=_enter, all=_fail)
 many = SimpleNamespace(
     current=lambda: None, enter=_enter, all=lambda: [f"t{n}" for n in range(150)]
@@ -103,3 +126,59 @@ def test_a_redacted_tenant_has_no_column(viewer: Client, use: Any, settings: Any
     settings.PGQUEUE = {**settings.PGQUEUE, "REDACT": ["tenant"]}
 
     assert b"tenant_line" not in viewer.get(MESSAGES).content
+
+
+class TestModelInstances:
+    def page(self, client: Client, tenant: str | None, product: Product) -> str:
+        message = sell.using(metadata={"tenant": tenant}).enqueue(product)
+        response = client.get(f"{MESSAGES}{message.id}/change/")
+        assert response.status_code == 200
+        return response.content.decode()
+
+    @pytest.mark.parametrize("tenant", ["south", None])
+    def test_of_another_tenant_are_not_read(
+        self, viewer: Client, use: Any, tenant: str | None
+    ) -> None:
+        use("in_north")
+        product = ProductFactory()
+        product.delete()
+        product.pk = 7
+
+        page = self.page(viewer, tenant, product)
+
+        assert "product 7" in page
+        assert "product 7: not there" not in page
+
+    def test_of_the_tenant_that_is_entered_are_read(self, viewer: Client, use: Any) -> None:
+        use("in_north")
+        product = ProductFactory()
+        product.delete()
+        product.pk = 7
+
+        assert "product 7: not there" in self.page(viewer, "north", product)
+
+    def test_without_a_table_are_not_there(self, viewer: Client) -> None:
+        product = ProductFactory()
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE shop_product RENAME TO shop_gone")
+
+        assert f"product {product.pk}: not there" in self.page(viewer, None, product)
+
+
+def test_other_arguments_of_a_rerun_are_read_in_the_tenant_of_the_message(
+    operator: Client, use: Any
+) -> None:
+    use("in_north")
+    product = ProductFactory(name="x")
+    message = sell.using(metadata={"tenant": "south"}).enqueue(product)
+    run_all(raise_errors=True)
+    entered.clear()
+    given = json.dumps(History.objects.get(pk=message.id).payload["args"])
+
+    operator.post(
+        f"{HISTORY}{message.id}/rerun/", {"arguments": f'{{"args": {given}, "kwargs": {{}}}}'}
+    )
+    call_command("pgqueue_rerun", message.id, f"--args={given}")
+
+    assert entered == ["south", ""] * 2
+    assert [each.metadata["tenant"] for each in Message.objects.all()] == ["south"] * 2

@@ -31,7 +31,7 @@ from pgqueue.management.selection import USAGE, add_filters, chosen
 from pgqueue.operating.reruns import rerun_each
 from pgqueue.redaction import MASK, is_masked
 from pgqueue.states import Outcome
-from pgqueue.tasks import scheduling
+from pgqueue.tasks import scheduling, tenants
 from pgqueue.worker.stopping import StopRequests
 
 DONE = "enqueued once more"
@@ -145,7 +145,8 @@ class Command(QueueCommand):
         [row] = selection.read([id])
         try:
             task = scheduling.known(row["task"]).using(database=selection.alias)
-            found = scheduling.arguments(task, *map(with_decimals, given))
+            with tenants.around_stored(id, selection.metadata_of(id)):
+                found = scheduling.arguments(task, *map(with_decimals, given))
             if options["dry_run"]:
                 self._look(selection, options["format"])
                 return

@@ -88,6 +88,8 @@ class AuditTrail(ModelAdmin):
             pass
 
     The trail shows all published columns to users who may view events (`pgqueue.view_event`).
+    With a schema for each tenant, it shows the events of all tenants' rows with the same key:
+    override `get_audit_trail()` there.
 
     Attributes:
         audit_topic: The topic of the events; None: the default topic of `TrackTable`.

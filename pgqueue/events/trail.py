@@ -52,6 +52,8 @@ def trail(
 ) -> Trail:
     """Return the newest events of a row, searched backwards through the log.
 
+    With a schema for each tenant, these are events of all tenants' rows with this key.
+
     Args:
         topic: the topic of the table without its last word: `shop_order`; or the full topics.
         key: the key of the row.

@@ -7,15 +7,18 @@ queue for its row.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from time import monotonic
 
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, OperationalError, connections, transaction
 from django.db.models import F
 from django.db.models.functions import Coalesce
 
 from pgqueue import signals
 from pgqueue.conf import settings
+from pgqueue.database.transactions import waiting_at_most
 from pgqueue.models import Subscription, Webhook
 from pgqueue.models.fields import StatementTimestamp
 from pgqueue.webhooks import targets
@@ -25,6 +28,8 @@ NOTE_EVERY = 1.0  # seconds
 LEAST = 5
 """The number of noted failures in a row before a webhook is paused: an old failure and a new one
 are no outage."""
+PATIENCE = "1s"
+"""The lock_timeout of a delivery: an operator may have locked the row."""
 GONE = "The endpoint answered 410 Gone."
 
 
@@ -52,7 +57,7 @@ def failed(target: WebhookTarget) -> None:
 
 def gone(target: WebhookTarget) -> None:
     """Disable the webhook of an endpoint that has answered 410 Gone."""
-    if stop(target.alias, target.name, enabled=False, reason=GONE):
+    if _stop(target, enabled=False, reason=GONE):
         signals.send(signals.webhook_stopped, Webhook, name=target.name, reason=GONE)
 
 
@@ -69,13 +74,29 @@ def stop(alias: str, name: str, *, enabled: bool, reason: str) -> bool:
     return bool(count)
 
 
+def _stop(target: WebhookTarget, *, enabled: bool, reason: str) -> bool:
+    try:
+        with _limited(target.alias):
+            return stop(target.alias, target.name, enabled=enabled, reason=reason)
+    except OperationalError:
+        # The row is locked: the next delivery stops the webhook.
+        targets.forget(target.alias, target.name)
+        return False
+
+
 def _note(target: WebhookTarget, **columns: object) -> None:
     try:
-        with transaction.atomic(using=target.alias):
+        with _limited(target.alias):
             Webhook.objects.using(target.alias).filter(pk=target.name).update(**columns)
     except DatabaseError:
         # The next delivery notes it. A failed note must not fail the delivery.
         targets.forget(target.alias, target.name)
+
+
+@contextmanager
+def _limited(alias: str) -> Iterator[None]:
+    with transaction.atomic(using=alias), waiting_at_most(connections[alias].connection, PATIENCE):
+        yield
 
 
 def _pause(target: WebhookTarget, after: timedelta) -> None:
@@ -84,5 +105,5 @@ def _pause(target: WebhookTarget, after: timedelta) -> None:
     if not rows.filter(failures__gte=LEAST, failing_since__lte=long_ago).exists():
         return
     reason = f"Nothing but failures for {after}."
-    if stop(target.alias, target.name, enabled=True, reason=reason):
+    if _stop(target, enabled=True, reason=reason):
         signals.send(signals.webhook_stopped, Webhook, name=target.name, reason=reason)

@@ -6,10 +6,12 @@ import gzip
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -21,6 +23,7 @@ from standardwebhooks import Webhook as Verifier
 from standardwebhooks import WebhookVerificationError
 
 from pgqueue import DeliveryFailed, Exponential, RecordedEvent, webhooks
+from pgqueue.database.connections import connect
 from pgqueue.exceptions import WebhookDisabled
 from pgqueue.models import History, Message, Webhook
 from pgqueue.states import Outcome, State
@@ -676,3 +679,54 @@ class TestItsRow:
         run_all(raise_errors=True)
 
         assert [each.headers.get("x-new") for each in receiver.posts] == [None, "1"]
+
+
+@pytest.mark.django_db(transaction=True)
+class TestALockedRow:
+    """An operator has locked the row of a webhook, for example in a shell."""
+
+    @pytest.fixture(autouse=True)
+    def _is_waited_for_briefly(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(health, "PATIENCE", "100ms")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with connect("default", name="test") as session, session.transaction():
+            session.execute("SELECT FROM pgqueue_webhook FOR UPDATE")
+            # A delivery that waits without a limit fails the test.
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '5s'")
+                yield
+                cursor.execute("RESET lock_timeout")
+
+    def test_fails_no_delivery_that_was_answered(self, receiver: Receiver) -> None:
+        create(receiver)
+        receiver.answer(500)
+        enqueue()
+        run_all()
+        assert row().failures == 1
+
+        began = monotonic()
+        with self.locked():
+            again()
+
+        assert monotonic() - began < 3
+        assert History.objects.get().outcome == Outcome.SUCCEEDED
+
+        enqueue()
+        run_all()
+        assert row().failures == 0
+
+    @pytest.mark.parametrize("status", [410, 500])
+    def test_does_not_hold_a_delivery_that_failed(self, receiver: Receiver, status: int) -> None:
+        create(receiver)
+        receiver.answer(status, times=2)
+        enqueue()
+
+        began = monotonic()
+        with self.locked():
+            run_all()
+
+        assert monotonic() - began < 3
+        assert f"HTTP {status}" in error()
+        assert row().enabled

@@ -6,19 +6,24 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import time_machine
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from pgqueue import Rebuild, consumer
 from pgqueue.events import groups
 from pgqueue.events.publishing import publish, publish_many
+from pgqueue.management.commands.pgqueue_group import _stop
 from pgqueue.models import Cursor, Group, Message, Reader
 from tests.eventually import eventually
 from tests.processes import database_url
@@ -308,3 +313,34 @@ class TestRun:
         assert said == [["return", 0], ["raise", 1], ["return", 0]]
         assert position(group) == 3
         assert set(Cursor.objects.values_list("failures", flat=True)) == {0}
+
+
+@dataclass
+class EndsLate:
+    """A reader that ends at the third look, and a clock of its host that jumps at each."""
+
+    clock: time_machine.Traveller
+    looks: int = 0
+    is_excused: bool = False
+
+    def is_alive(self) -> bool:
+        return self.looks < 3
+
+    def stop(self) -> None:
+        pass
+
+    def stopped(self, within: timedelta) -> None:
+        self.looks += 1
+        self.clock.shift(timedelta(hours=1))
+
+    def excuse(self) -> None:
+        self.is_excused = True
+
+
+def test_a_reader_has_its_whole_grace_though_the_clock_jumps() -> None:
+    with time_machine.travel(time.time(), tick=True) as clock:
+        reader: Any = EndsLate(clock)
+
+        _stop([reader], Mock(count=1))
+
+    assert not reader.is_excused

@@ -7,7 +7,8 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
+from time import monotonic
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -28,7 +29,7 @@ from pgqueue.worker.stopping import SIGNALS, StopRequests
 
 DECLARED = "(as its handler declares; without one: 1 partition, from now)"
 LOOK = timedelta(seconds=1)
-GRACE = timedelta(seconds=25)
+GRACE = 25.0  # seconds
 
 
 class Command(QueueCommand):
@@ -157,9 +158,9 @@ def _stop(readers: Sequence[GroupReader], requests: StopRequests) -> None:
     """Stop readers; a second request, or the end of the grace period, excuses a busy one."""
     for reader in readers:
         reader.stop()
-    until = datetime.now(UTC) + GRACE
+    until = monotonic() + GRACE
     for reader in readers:
-        while reader.is_alive() and requests.count < 2 and datetime.now(UTC) < until:
+        while reader.is_alive() and requests.count < 2 and monotonic() < until:
             reader.stopped(timedelta(seconds=0.1))
         if reader.is_alive():
             reader.excuse()

@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.module_loading import import_string
 
+from pgqueue.codec.arguments import UNPARSABLE, parse
 from pgqueue.conf import settings
 from pgqueue.database.django_connections import replace_connections
 from pgqueue.engine.values import Claim, events_of
-from pgqueue.exceptions import InvalidTenant, TenantUnavailable
+from pgqueue.exceptions import InvalidTenant, TenantUnavailable, UnreadablePayload
 from pgqueue.values.error_words import shown, text_of
 from pgqueue.values.escaping import logger_of
 from pgqueue.values.names import KEY_LIMIT, as_text
@@ -156,7 +157,7 @@ def counted_for() -> Callable[[Claim], str] | None:
 def _counted_tenant(claim: Claim) -> str:
     try:
         return tenant_of(claim) or ""
-    except InvalidTenant:
+    except (InvalidTenant, UnreadablePayload):
         return ""
 
 
@@ -167,13 +168,19 @@ def tenant_of(claim: Claim) -> str | None:
 
     Raises:
         InvalidTenant: the metadata have something else than a name.
+        UnreadablePayload: Python can't parse the metadata or the events, for example a number with
+            5,000 digits.
     """
     if not may_have(claim):
         return None
-    metadata = json.loads(claim.metadata)
+    metadata = parse(f"The metadata of message {claim.id}", claim.metadata)
     if TENANT in metadata:
         return _checked(metadata[TENANT], f"message {claim.id} has")
-    return shared(each.get("metadata") for each in events_of(claim))
+    try:
+        events = events_of(claim)
+    except UNPARSABLE as error:
+        raise UnreadablePayload(f"The events of message {claim.id}: {error}") from error
+    return shared(each.get("metadata") for each in events)
 
 
 def shared(metadata: Iterable[Any]) -> str | None:
@@ -193,7 +200,7 @@ def around(claim: Claim) -> AbstractContextManager[None]:
     """Return the context in which a message's task runs: in its tenant, if it has one.
 
     Raises:
-        InvalidTenant: the message has something else than a name.
+        InvalidTenant, UnreadablePayload: as of `tenant_of`.
     """
     return _NOWHERE if settings().tenant is None else entered(tenant_of(claim))
 
@@ -262,6 +269,6 @@ def call_inside(claim: Claim, function: Callable[..., T], /, *args: Any) -> T:
     if settings().tenant is None:
         return function(*args)
     with ExitStack() as stack:
-        with suppress(InvalidTenant, TenantUnavailable):
+        with suppress(InvalidTenant, TenantUnavailable, UnreadablePayload):
             stack.enter_context(around(claim))
         return function(*args)

@@ -17,6 +17,8 @@ from pgqueue.conf import read
 from pgqueue.database.connections import connect
 from pgqueue.engine import live_counts
 from pgqueue.metrics.fleet import Fleet
+from pgqueue.models import Message
+from pgqueue.states import State
 from tests.factories import bury, enqueue, store
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -191,6 +193,29 @@ def test_runs_whose_tenant_has_no_name_are_counted_without_one(
     call_command("pgqueue_maintain", verbosity=0)
 
     assert ended(scrape(connection)) == {}
+
+
+@pytest.mark.parametrize(
+    "unreadable", ["9" * 5000, "[" * 5000 + "]" * 5000], ids=["a number", "nested"]
+)
+def test_runs_whose_events_are_unreadable_are_counted_without_one(
+    connection: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture, unreadable: str
+) -> None:
+    store(
+        connection,
+        task=divide.name,
+        payloads=[f'{{"args": [{{"payload": {unreadable}}}], "kwargs": {{}}}}'],
+        metadata='{"subscription": "metered"}',
+        max_attempts=3,
+    )
+
+    call_command("runworker", "--drain", verbosity=0)
+    call_command("pgqueue_maintain", verbosity=0)
+
+    assert ended(scrape(connection)) == {}
+    assert Message.objects.get().state == State.DEAD
+    assert "settle fails" not in caplog.text
+    assert "the lease was lost" not in caplog.text
 
 
 @pytest.mark.parametrize("missing", ["TENANT", "TENANT_METRICS"])

@@ -37,15 +37,27 @@ class Offset(NamedTuple):
         database: the identity of the database (see `engine.identity`).
         last: the last position that was read.
         marker: the marker of the event there; None: there was no event.
+        began: where the query began, in the offset where its first batch begins or ends; else None
+            (see `streaming`).
     """
 
     database: str
     last: int
     marker: int | None = None
+    began: int | None = None
+
+    def begin(self, start: Offset) -> Offset:
+        """Return the begin of the batch that ends here; `start` is where Spark begins it."""
+        return start if self.began is None else start._replace(last=self.began, marker=None)
 
     def as_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it in a checkpoint."""
-        return {"database": self.database, "position": self.last, "marker": self.marker}
+        return {
+            "database": self.database,
+            "position": self.last,
+            "marker": self.marker,
+            "began": self.began,
+        }
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Offset:
@@ -56,7 +68,8 @@ class Offset(NamedTuple):
         """
         if "position" not in given:
             raise InvalidOption("The checkpoint is of another table. Begin with a new one.")
-        return cls(given.get("database", "?"), given["position"], given.get("marker"))
+        marker, began = given.get("marker"), given.get("began")
+        return cls(given.get("database", "?"), given["position"], marker, began)
 
 
 class Part(NamedTuple):
@@ -76,7 +89,7 @@ def first(options: StreamOptions) -> Offset:
     with connect(options.url, name="stream") as connection:
         events.advance(connection)
         last = _start(connection, options.start)
-        return Offset(identity.of(connection), last, identity.of_event(connection, last))
+        return Offset(identity.of(connection), last, identity.of_event(connection, last), last)
 
 
 def _start(connection: psycopg.Connection[Any], start: object) -> int:
@@ -119,15 +132,15 @@ def next_after(
             end = min(end, max(offset.last, bounds.floor) + limit)
         if end <= offset.last:
             return offset
-        return offset._replace(last=end, marker=identity.of_event(connection, end))
+        began = offset.last if offset.began == offset.last else None
+        return offset._replace(last=end, marker=identity.of_event(connection, end), began=began)
 
 
 def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Part]:
     """Divide a batch into ranges of equal length.
 
     Raises:
-        OtherCluster: the batch began in another database. For an interrupted first batch the
-            checkpoint has only the end; the batch begins where a new query would.
+        OtherCluster: the batch began in another database.
     """
     if end.database != start.database:
         raise _of_another(end.database, start.database)

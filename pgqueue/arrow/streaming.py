@@ -55,12 +55,26 @@ class Offset(NamedTuple):
         marker: the marker of this row; None: there was no row.
         floor: the last transaction of which retention had removed rows when the query began. It
             began without them.
+        began: where the query began, in the offset where its first batch begins or ends; else None.
+            Spark's checkpoint does not have the begin of the first batch.
     """
 
     database: str
     last: Position
     marker: int | None = None
     floor: int = 0
+    began: Position | None = None
+
+    def begin(self, start: Offset) -> Offset:
+        """Return the begin of the batch that ends here.
+
+        Args:
+            start: where Spark begins the batch. If the first batch was interrupted, Spark begins it
+                where a new query would.
+        """
+        if self.began is None:
+            return start
+        return start._replace(last=self.began, marker=None, floor=self.floor)
 
     def as_json(self) -> dict[str, Any]:
         """Return the offset as Spark stores it in a checkpoint."""
@@ -69,13 +83,16 @@ class Offset(NamedTuple):
             **self.last._asdict(),
             "marker": self.marker,
             "floor": self.floor,
+            "began": self.began and self.began._asdict(),
         }
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Offset:
         """Return the offset that a checkpoint contains."""
         last = Position(given["txid"], given["id"])
-        return cls(given.get("database", "?"), last, given.get("marker"), given.get("floor", 0))
+        began = Position(**given["began"]) if given.get("began") else None
+        floor = given.get("floor", 0)
+        return cls(given.get("database", "?"), last, given.get("marker"), floor, began)
 
 
 class Range(NamedTuple):
@@ -96,7 +113,7 @@ def first(options: StreamOptions) -> Offset:
         _, floor = _server(connection)
         database = identity.of(connection)
         last = _start(connection, options.start)
-        return Offset(database, last, identity.of_history(connection, last), floor)
+        return Offset(database, last, identity.of_history(connection, last), floor, last)
 
 
 def _start(connection: psycopg.Connection[Any], start: object) -> Position:
@@ -144,15 +161,15 @@ def next_after(
             given = {**_between(Range(offset.last, end)), "count": limit}
             row = connection.execute(SQL_TEXTS["nth"], given).fetchone()
             end = Position(*row) if row else end
-        return offset._replace(last=end, marker=identity.of_history(connection, end))
+        began = offset.last if offset.began == offset.last else None
+        return offset._replace(last=end, marker=identity.of_history(connection, end), began=began)
 
 
 def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
     """Divide a batch into ranges with equal numbers of rows.
 
     Raises:
-        OtherCluster: the batch began in another database. For an interrupted first batch the
-            checkpoint has only the end; the batch begins where a new query would.
+        OtherCluster: the batch began in another database.
     """
     if end.database != start.database:
         raise OtherCluster(_OTHER.format(theirs=end.database, ours=start.database))

@@ -156,6 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Divide a batch."""
         first, last = map(self._follow.Offset.from_json, (start, end))
+        first = last.begin(first)
         parts = patiently(partial(self._follow.divide, self._options, first, last))
         return [_Range(first, part) for part in parts]
 

@@ -67,9 +67,7 @@ def reader(gate: Gate, table: str) -> StreamReader:
 def test_each_step_of_a_stream_waits(
     gate: Gate, url: str, connection: Connection, table: str
 ) -> None:
-    ended(connection, 6)
-    store(connection, 6)
-    wait_for_horizon(url)
+    store_rows(connection, url)
     stream = reader(gate, table)
     start = stream.initialOffset()
 
@@ -86,6 +84,38 @@ def test_each_step_of_a_stream_waits(
         assert sorted(row["id"] for row in rows) == sorted(all_ids(connection))
     else:
         assert [row["position"] for row in rows] == positions(connection)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["history", "events"])
+def test_a_query_that_is_killed_in_its_first_batch_reads_this_batch_again(
+    url: str, connection: Connection, table: str
+) -> None:
+    def reader() -> StreamReader:
+        return StreamReader(stream_options({"url": url, "table": table}))
+
+    stream = reader()
+    start = stream.initialOffset()
+    store_rows(connection, url)
+    end = stream.latestOffset(start, ReadAllAvailable())
+    store_rows(connection, url)
+
+    again = reader()
+    # The checkpoint has only the end of the first batch.
+    parts = again.partitions(again.initialOffset(), json.loads(json.dumps(end)))
+    rest = again.partitions(end, again.latestOffset(end, ReadAllAvailable()))
+
+    assert [len(rows_of(again, each)) for each in (parts, rest)] == [6, 6]
+
+
+def store_rows(connection: Connection, url: str) -> None:
+    ended(connection, 6)
+    store(connection, 6)
+    wait_for_horizon(url)
+
+
+def rows_of(stream: StreamReader, parts: Iterable[Any]) -> list[dict[str, Any]]:
+    return [row for part in parts for batch in stream.read(part) for row in batch.to_pylist()]
 
 
 def test_it_ends_where_the_database_stays_away(

@@ -113,6 +113,9 @@ def first(options: StreamOptions) -> Offset:
         _, floor = _server(connection)
         database = identity.of(connection)
         last = _start(connection, options.start)
+        if isinstance(options.start, Position):
+            # The user names a row that was read: the rows after it must still exist.
+            floor = 0
         return Offset(database, last, identity.of_history(connection, last), floor, last)
 
 

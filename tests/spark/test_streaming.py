@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections.abc import Iterator
@@ -330,6 +331,16 @@ class TestLoss:
         ended(connection)
 
         assert len(behind.step()) == 1
+
+    def test_of_a_start_below_the_floor_is_an_error(self, url: str, behind: Stream) -> None:
+        LogFloor.objects.create(log="history", position=behind.offset.last.txid + 1)
+        start = json.dumps(behind.offset.last._asdict())
+
+        with pytest.raises(DataLoss):
+            Stream(url, startingOffsets=start).step()
+
+        assert Stream(url, startingOffsets=start, failOnDataLoss="false").step()
+        assert len(Stream(url, **START).step()) == 2
 
     def test_may_be_ignored(self, url: str, behind: Stream) -> None:
         LogFloor.objects.create(log="history", position=behind.offset.last.txid + 1)

@@ -57,6 +57,7 @@ class Offset(NamedTuple):
             began without them.
         began: where the query began, in the offset where its first batch begins or ends; else None.
             Spark's checkpoint does not have the begin of the first batch.
+        is_whole: whether the row is the last one of its transaction.
     """
 
     database: str
@@ -64,6 +65,7 @@ class Offset(NamedTuple):
     marker: int | None = None
     floor: int = 0
     began: Position | None = None
+    is_whole: bool = True
 
     def begin(self, start: Offset) -> Offset:
         """Return the begin of the batch that ends here.
@@ -84,6 +86,7 @@ class Offset(NamedTuple):
             "marker": self.marker,
             "floor": self.floor,
             "began": self.began and self.began._asdict(),
+            "is_whole": self.is_whole,
         }
 
     @classmethod
@@ -91,8 +94,14 @@ class Offset(NamedTuple):
         """Return the offset that a checkpoint contains."""
         last = Position(given["txid"], given["id"])
         began = Position(**given["began"]) if given.get("began") else None
-        floor = given.get("floor", 0)
-        return cls(given.get("database", "?"), last, given.get("marker"), floor, began)
+        return cls(
+            given.get("database", "?"),
+            last,
+            given.get("marker"),
+            given.get("floor", 0),
+            began,
+            given.get("is_whole", True),
+        )
 
 
 class Range(NamedTuple):
@@ -116,7 +125,8 @@ def first(options: StreamOptions) -> Offset:
         if isinstance(options.start, Position):
             # The user names a row that was read: the rows after it must still exist.
             floor = 0
-        return Offset(database, last, identity.of_history(connection, last), floor, last)
+        marker, is_whole = identity.of_history(connection, last), _is_whole(connection, last)
+        return Offset(database, last, marker, floor, began=last, is_whole=is_whole)
 
 
 def _start(connection: psycopg.Connection[Any], start: object) -> Position:
@@ -165,7 +175,13 @@ def next_after(
             row = connection.execute(SQL_TEXTS["nth"], given).fetchone()
             end = Position(*row) if row else end
         began = offset.last if offset.began == offset.last else None
-        return offset._replace(last=end, marker=identity.of_history(connection, end), began=began)
+        marker, is_whole = identity.of_history(connection, end), _is_whole(connection, end)
+        return offset._replace(last=end, marker=marker, began=began, is_whole=is_whole)
+
+
+def _is_whole(connection: psycopg.Connection[Any], last: Position) -> bool:
+    row = connection.execute(SQL_TEXTS["is_whole"], last._asdict()).fetchone()
+    return bool(row and row[0])
 
 
 def divide(options: StreamOptions, start: Offset, end: Offset) -> list[Range]:
@@ -291,7 +307,8 @@ def _checked(
     _check_reached(connection, offset.last, offset.marker, following, floor)
     if read_up_to:
         _check_reached(connection, read_up_to.last, read_up_to.marker, following, floor)
-    read = max(offset.last.txid, offset.floor)
+    # The rest of the transaction may be removed.
+    read = max(offset.last.txid - (not offset.is_whole), offset.floor)
     if offset.last > START and read < floor and options.fails_on_loss:
         raise DataLoss(
             f"Retention has removed history up to transaction {floor}, and the stream has read "

@@ -26,6 +26,10 @@ WHERE (txid, id) > (%(txid)s, %(id)s) AND (txid, id) <= (%(last_txid)s, %(last_i
 ORDER BY txid, id
 OFFSET %(count)s - 1 LIMIT 1
 
+-- name: is_whole
+-- Whether a row is the last one of its transaction.
+SELECT NOT EXISTS (SELECT FROM pgqueue_history WHERE txid = %(txid)s AND id > %(id)s)
+
 -- name: before_time
 -- The transaction before the first one that wrote a row which ended at this time or later.
 SELECT min(txid) - 1 FROM pgqueue_history

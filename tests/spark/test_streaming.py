@@ -342,6 +342,18 @@ class TestLoss:
         assert Stream(url, startingOffsets=start, failOnDataLoss="false").step()
         assert len(Stream(url, **START).step()) == 2
 
+    def test_amid_a_transaction_is_an_error(self, url: str, connection: Connection) -> None:
+        ended(connection, 3)
+        stream = Stream(url, **START)
+        stream.step(limit=2)
+        LogFloor.objects.create(log="history", position=stream.offset.last.txid)
+
+        with pytest.raises(DataLoss):
+            stream.step()
+        named = json.dumps(stream.offset.last._asdict())
+        with pytest.raises(DataLoss):
+            Stream(url, startingOffsets=named).step()
+
     def test_may_be_ignored(self, url: str, behind: Stream) -> None:
         LogFloor.objects.create(log="history", position=behind.offset.last.txid + 1)
         options = stream_options({"url": url, "table": "history", "failOnDataLoss": "false"})

@@ -93,11 +93,12 @@ def first(options: StreamOptions) -> Offset:
 
 
 def _start(connection: psycopg.Connection[Any], start: object) -> int:
-    if isinstance(start, datetime):
-        return log.position_at(connection, start)
     if isinstance(start, int):
         events.check_reached(connection, start)
         return start
+    if isinstance(start, datetime):
+        # Retention raises the floor before it removes events.
+        return max(log.position_at(connection, start), log.bounds(connection).floor)
     bounds = log.bounds(connection)
     return {EARLIEST: bounds.floor, LATEST: bounds.head}[str(start)]
 

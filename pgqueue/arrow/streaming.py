@@ -134,8 +134,7 @@ def _start(connection: psycopg.Connection[Any], start: object) -> Position:
         return start
     if isinstance(start, datetime):
         row = connection.execute(SQL_TEXTS["before_time"], {"time": start}).fetchone()
-        if row and row[0] is not None:
-            return Position(row[0], 2**63 - 1)
+        return Position(row[0], 2**63 - 1) if row and row[0] else START
     return START if start == EARLIEST else _last(connection)
 
 

@@ -31,10 +31,15 @@ OFFSET %(count)s - 1 LIMIT 1
 SELECT NOT EXISTS (SELECT FROM pgqueue_history WHERE txid = %(txid)s AND id > %(id)s)
 
 -- name: before_time
--- The transaction before the first one that wrote a row which ended at this time or later.
-SELECT min(txid) - 1 FROM pgqueue_history
-WHERE finished_at >= %(time)s AND txid <
+-- The transaction before the first one that wrote a row which ended at this time or later; else the last one. One
+-- statement sees one snapshot: a row that ends meanwhile is after the position.
+SELECT coalesce(
+    (SELECT min(txid) - 1 FROM pgqueue_history WHERE finished_at >= %(time)s AND txid <
 -- include: horizon
+    ),
+    (SELECT max(txid) FROM pgqueue_history WHERE txid <
+-- include: horizon
+    ))
 
 -- name: size
 -- The number of rows of a batch.

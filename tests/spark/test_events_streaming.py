@@ -198,6 +198,14 @@ class TestTheStart:
 
         assert Stream(url, **START).step() == [4, 5]
 
+    def test_that_is_a_time_is_not_before_what_retention_is_about_to_remove(
+        self, url: str, connection: Connection
+    ) -> None:
+        store(connection, 5, at=MOMENT)
+        raise_floor(connection, 3)
+
+        assert Stream(url, startingTimestamp=str(MOMENT)).step() == [4, 5]
+
     @pytest.mark.parametrize(
         ("given", "said"),
         [

@@ -232,6 +232,25 @@ class TestTheStart:
         assert stream.step() == all_ids(connection)[1:]
         assert later.step() == []
 
+    def test_that_is_a_time_has_what_ends_while_it_is_looked_up(
+        self, url: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        last = streaming._last
+
+        def later(given: Connection) -> Position:
+            ended(connection)
+            wait_for_horizon(url)
+            return last(given)
+
+        ended(connection)
+        wait_for_horizon(url)
+        monkeypatch.setattr(streaming, "_last", later)
+        stream = Stream(url, startingTimestamp=str(datetime.now(UTC)))
+        monkeypatch.undo()
+        ended(connection)
+
+        assert stream.step() == all_ids(connection)[1:]
+
     def test_may_be_what_was_read_last(self, url: str, connection: Connection) -> None:
         ended(connection, 5)
         query = "SELECT txid, id FROM pgqueue_history ORDER BY 1, 2 LIMIT 1 OFFSET 2"

@@ -327,6 +327,8 @@ def _export_deadletters(
 
 def _by_day(frame: DataFrame, time: str, *beside: str) -> DataFrameWriter:
     """Return a writer into a folder for each UTC day, in any time zone of the session."""
-    day = f"date_from_unix_date(cast(unix_micros({time}) div {DAY} as int))"
+    # `div` rounds towards 1970.
+    micros = f"unix_micros({time})"
+    day = f"date_from_unix_date(cast(({micros} - pmod({micros}, {DAY})) div {DAY} as int))"
     writer = frame.withColumn("day", F.expr(day)).write.options(**parquet_options(frame))
     return writer.mode("overwrite").partitionBy("day", *beside)

@@ -23,7 +23,7 @@ from pgqueue.database.connections import connect as open_connection
 from pgqueue.engine.values import Position
 from pgqueue.models import Export
 from pgqueue.spark import ExportConflict
-from pgqueue.spark.export import Exported, _files, export
+from pgqueue.spark.export import Exported, _by_day, _files, export
 from tests import factories
 from tests.factories import Connection, bury, ended, past
 from tests.spark.conftest import wait_for_horizon
@@ -86,6 +86,16 @@ def test_it_goes_on_where_it_was(
 
 
 @pytest.mark.spark
+def test_a_day_before_1970_is_the_day_in_utc(spark: SparkSession, tmp_path: Path) -> None:
+    times = ("1969-12-30 23:59:59.999999Z", "1969-12-31 00:00:00Z", "1970-01-01 12:00:00Z")
+    rows = [(datetime.fromisoformat(each),) for each in times]
+
+    _by_day(spark.createDataFrame(rows, "died_at timestamp_ltz"), "died_at").parquet(str(tmp_path))
+
+    days = sorted(each.name for each in tmp_path.glob("day=*"))
+    assert days == ["day=1969-12-30", "day=1969-12-31", "day=1970-01-01"]
+
+
 def test_a_target_is_known_before_anything_has_ended(
     spark: SparkSession, url: str, tmp_path: Path
 ) -> None:

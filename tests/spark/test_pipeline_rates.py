@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -62,6 +63,15 @@ def test_groups_are_what_duckdb_counts(spark: SparkSession) -> None:
     most = duckdb.sql("SELECT key, count(*) FROM plain WHERE key <> '' GROUP BY 1 ORDER BY 2 DESC")
     keys = rolled_up(found, "key")
     assert [(row.key, row.messages) for row in keys.itertuples()] == most.fetchall()[:1]
+
+
+def test_an_hour_before_1970_is_an_hour_of_the_day(spark: SparkSession) -> None:
+    early = datetime(1969, 12, 31, 23, 30, tzinfo=UTC)
+    row = message(created_at=early, run_at=early, ended_at=early)
+
+    found = rolled_up(rates(runs(spark, [row]), exact=True), "hour")
+
+    assert list(found["hour"]) == [23]
 
 
 def test_approximate_percentiles_are_near(spark: SparkSession) -> None:

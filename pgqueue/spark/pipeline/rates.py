@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame as Pandas
     from pyspark.sql import Column, DataFrame
 
+HOUR = 3_600_000_000
 KEYS = 200
 """The most keys in the table: the keys with the most messages."""
 SLOWEST = 20
@@ -120,7 +121,8 @@ def _joined(group: Pandas) -> dict[str, float]:
 
 def _hour(time: Column) -> Column:
     """Return the hour of the day in UTC, in any time zone of the session."""
-    return ((F.unix_micros(time) / 3_600_000_000).cast("long") % 24).cast("int")
+    of_day = F.pmod(F.unix_micros(time), F.lit(24 * HOUR))
+    return F.floor(of_day / HOUR).cast("int")
 
 
 def _aggregates() -> list[Column]:

@@ -9,6 +9,13 @@ nor pgqueue. These variables name both:
     PGQUEUE_PYTHON   the Python of the project (/srv/shop/.venv/bin/python)
     PGQUEUE_LAKE     the folder or the URL of the export (/srv/lake/queue)
     PGQUEUE_REPORT   the file of the report (/srv/lake/report.html)
+
+Only one export writes to a folder at a time. Dagster's pools have no limit by default, so give them
+one in dagster.yaml:
+
+    concurrency:
+      pools:
+        default_limit: 1
 """
 
 import json
@@ -37,7 +44,6 @@ def manage(*command: str) -> Any:
     return json.loads(run.stdout)
 
 
-# Only one export writes to a folder at a time.
 @dg.asset(group_name="pgqueue", pool="pgqueue_export")
 def queue_export() -> dg.MaterializeResult:
     """The messages that ended and the events, as Parquet; each run adds the new ones."""

@@ -23,9 +23,10 @@ class Observer:
 
     def observe(self) -> int:
         """Read once."""
-        operation = invoked("read", after=self._after)
+        limit = self._random.choice([1, 10, 100])
+        operation = invoked("read", after=self._after, limit=limit)
         try:
-            events = read(after=self._after, limit=self._random.choice([1, 10, 100]))
+            events = read(after=self._after, limit=limit)
         except PositionAhead as error:
             # A promotion lost the last events.
             operation.say("fail", why=str(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import time
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,11 @@ from tests.chaos.harness.standby import following, trailing
 from tests.eventually import eventually
 from tests.proof import mutations
 from tests.proof.dump import dump
+from tests.proof.operations import invoked
 from tests.system import children
 
+TICKS = "SELECT bool_and(next_at > clock_timestamp() - interval '5 s') FROM pgqueue_schedule"
+"""Whether no schedule is behind."""
 TABLES = Path(__file__).parent / "tables.sql"
 LEASE = 3.0
 CLOCKS = (0, 3600, 0, -3600)
@@ -113,6 +117,7 @@ class ProofStage(LogStage):
         for each in self.living():
             if not each.is_alive:
                 waiting.append({"what": f"a worker that ended by itself: {each.log[-500:]}"})
+        invoked("stop", db=time.time()).say("ok")
         pids = [pid for each in self.living() for pid in (each.pid, *children(each.pid))]
         stop([each for each in (*self.living(), *self.others) if each.is_alive])
         with closing(self.server.connect()) as connection:
@@ -133,8 +138,10 @@ class ProofStage(LogStage):
 
     def _has_ended(self) -> bool:
         with closing(self.server.connect()) as connection:
-            return not ledger.leftovers(connection, of_workers=True) and self.ask(IS_READ) == (
-                True,
+            return (
+                not ledger.leftovers(connection, of_workers=True)
+                and self.ask(IS_READ) == (True,)
+                and self.ask(TICKS) == (True,)
             )
 
     def _left(self) -> Any:

@@ -18,10 +18,10 @@ from tests.proof.checker.account import Account, account_of
 from tests.proof.checker.anomaly import Anomaly
 from tests.proof.checker.rules import RULES, check
 from tests.proof.director import Ran, prove
+from tests.proof.histories import enqueue, row
 from tests.proof.operations import OperationLog, now
 from tests.proof.report import Report
 from tests.proof.straggler import Straggler
-from tests.proof.test_checker import enqueue, row
 
 
 def test_operations_of_two_processes_with_one_id_have_different_names(

@@ -16,6 +16,7 @@ and is never set. So the end of one operation and the begin of another can be co
 from __future__ import annotations
 
 import json
+from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,8 @@ class Operation:
 
     Attributes:
         id: the name of the process and a number.
-        do: "enqueue", "publish", "run", "read", "fault", "limit" or "promotion".
+        do: "enqueue", "publish", "run", "read", "fault", "limit" or "promotion"; "participants" has
+            the names of those who take part in the load, which "stop" ends.
         began: seconds of the machine's clock.
         ended: the same; infinity if no end was logged.
         end: "ok", "fail" or "unknown".
@@ -118,6 +120,31 @@ class Account:
         return any(
             each["kept_until"] < run.began < each.ended + NOTICED for each in self.promotions
         )
+
+    def participants(self, kind: str) -> dict[str, Operation]:
+        """Return the names of the "groups", "schedules" or "observers" that the load has."""
+        return {name: each for each in self.doing("participants") for name in each[kind] or ()}
+
+    def calm(self, since: float, until: float) -> float:
+        """Return the seconds between two moments in which no fault was going on."""
+        return until - since - (self._faulty_until(until) - self._faulty_until(since))
+
+    def _faulty_until(self, moment: float) -> float:
+        index = bisect(self._faults, (moment, inf))
+        if not index:
+            return 0.0
+        began, ended, before = self._faults[index - 1]
+        return before + min(ended, moment) - began
+
+    @cached_property
+    def _faults(self) -> list[tuple[float, float, float]]:
+        """The begin and the end of each fault, and the seconds of all faults before it."""
+        found: list[tuple[float, float, float]] = []
+        seconds = 0.0
+        for each in self.doing("fault"):
+            found.append((each.began, each.ended, seconds))
+            seconds += each.ended - each.began
+        return found
 
     @cached_property
     def enqueued(self) -> dict[int, tuple[Operation, Row]]:

@@ -8,6 +8,9 @@ from collections.abc import Iterator, Mapping
 from tests.proof.checker.account import Account, Operation, Row
 from tests.proof.checker.anomaly import Anomaly
 
+SEEN = 20.0
+"""Seconds without a fault after which each reader sees a committed event."""
+
 
 def the_log_has_what_was_committed(account: Account) -> Iterator[Anomaly]:
     """The log has each committed event once, no other one, and whole transactions."""
@@ -57,9 +60,37 @@ def every_reader_reads_the_same(account: Account) -> Iterator[Anomaly]:
                 break
 
 
+def every_reader_sees_the_log(account: Account) -> Iterator[Anomaly]:
+    """A read goes to the end of the log, and each observer reads.
+
+    A read ends where the next event has no position yet. So it is compared with that event alone.
+    """
+    published = {
+        event["number"]: each
+        for each in account.doing("publish")
+        if each.end == "ok"
+        for event in each["events"]
+    }
+    of_position = {row["position"]: row for row in account.events}
+    reads = [each for each in account.doing("read") if each.end == "ok"]
+    for read in reads:
+        if read["limit"] is None or len(read["found"]) >= read["limit"]:
+            continue
+        last = read["found"][-1][0] if read["found"] else read["after"]
+        row = of_position.get(last + 1)
+        publish = row and published.get(row["number"])
+        if row and publish and account.calm(publish.ended, read.began) > SEEN:
+            words = f"a read saw nothing after {last}, long after the next event was committed"
+            yield Anomaly("blind", words, [publish, read], [row])
+    for name, since in account.participants("observers").items():
+        for stop in account.doing("stop"):
+            if account.events and not reads and account.calm(since.began, stop.began) > SEEN:
+                yield Anomaly("blind", f"no read of the {name} succeeded", [since, stop])
+
+
 def groups_handle_each_event(account: Account) -> Iterator[Anomaly]:
     """A group handles each event, in the order of its key; an atomic group handles it once."""
-    groups = {name: rows for name, rows in account.effects.items() if name.startswith("group ")}
+    groups = {f"group {name}": account.effects[f"group {name}"] for name in _groups(account)}
     for name, rows in groups.items():
         handled: dict[int, Row] = {}
         last: dict[str, Row] = {}
@@ -78,6 +109,14 @@ def groups_handle_each_event(account: Account) -> Iterator[Anomaly]:
             if event["position"] not in handled:
                 words = f"{name} never handled position {event['position']}"
                 yield Anomaly("group", words, [], [event])
+
+
+def _groups(account: Account) -> set[str]:
+    """Return the groups that read, or that should."""
+    have_read = {name for name in account.effects if name.startswith("group ")}
+    return {name.removeprefix("group ") for name in have_read} | account.participants(
+        "groups"
+    ).keys()
 
 
 def conditions_hold(account: Account) -> Iterator[Anomaly]:

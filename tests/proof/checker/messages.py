@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tests.proof.checker.account import NOTICED, Account, Operation, Row
 from tests.proof.checker.anomaly import Anomaly
@@ -68,6 +69,18 @@ def effects_happen_as_promised(account: Account) -> Iterator[Anomaly]:
         elif has_succeeded and not effects:
             rule = "exactly once" if message["once"] else "at least once"
             yield Anomaly(rule, f"message {number} succeeded without its effect", shown, rows)
+        elif has_succeeded and not _has_the_effect_of(rows[0]["attempt"], effects, shown, account):
+            words = f"attempt {rows[0]['attempt']} of message {number} succeeded without its effect"
+            yield Anomaly("at least once", words, shown, [*rows, *effects])
+
+
+def _has_the_effect_of(
+    attempt: int, effects: list[Row], shown: list[Operation], account: Account
+) -> bool:
+    """Return whether the run that succeeded left an effect, or a promotion may have lost it."""
+    return any(row["attempt"] == attempt for row in effects) or any(
+        account.may_be_forgotten(run) for run in shown if run.do == "run"
+    )
 
 
 def _of_the_effects(shown: list[Operation], effects: list[Row]) -> list[Operation]:
@@ -107,18 +120,19 @@ def a_success_is_stored_soon(account: Account) -> Iterator[Anomaly]:
         succeeded = [run for run in runs if run.end == "ok"]
         if len({run["attempt"] for run in succeeded}) < 2:
             continue
-        first = min(succeeded, key=lambda run: run.ended)
-        again = next(run for run in succeeded if run["attempt"] != first["attempt"])
-        moments = [first.ended]
-        if again.began < first.ended:
-            moments.append(max(first.began, again.began))
-        if not any(
-            fault.began < moment + STORED and moment - GOES_ON < fault.ended
-            for fault in faults
-            for moment in moments
-        ):
-            words = f"message {number} ran again, and no fault was there when it had succeeded"
-            yield Anomaly("repeated", words, [first, again])
+        for first, again in pairwise(sorted(succeeded, key=lambda run: run.ended)):
+            if first["attempt"] == again["attempt"]:
+                continue
+            moments = [first.ended]
+            if again.began < first.ended:
+                moments.append(max(first.began, again.began))
+            if not any(
+                fault.began < moment + STORED and moment - GOES_ON < fault.ended
+                for fault in faults
+                for moment in moments
+            ):
+                words = f"message {number} ran again, and no fault was there when it had succeeded"
+                yield Anomaly("repeated", words, [first, again])
 
 
 def counters_are_the_faults_met(account: Account) -> Iterator[Anomaly]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from tests.proof.checker.account import Account, Operation, Row
 from tests.proof.checker.anomaly import Anomaly
@@ -59,6 +62,63 @@ def lanes_follow_commits(account: Account) -> Iterator[Anomaly]:
             a, b = early[2]["number"], late[2]["number"]
             words = f"{b} was committed before {a}, and ran after it in lane {lane}"
             yield Anomaly("lane order", words, _both(early, late), [early[2], late[2]])
+
+
+def no_run_overtakes_in_a_lane(account: Account) -> Iterator[Anomaly]:
+    """No run of a lane begins before the messages that were committed earlier have ended.
+
+    Each attempt counts, also one that failed or was lost. A promotion may lose the claim of a run.
+    """
+    lanes: dict[str, list[Ordered]] = defaultdict(list)
+    for number, (operation, message) in account.enqueued.items():
+        if message["lane"] is not None:
+            runs = account.runs.get(number, [])
+            ends = [run for run in runs if run.end == "ok"]
+            end = min(ends, key=lambda run: run.ended, default=None)
+            lanes[message["lane"]].append(Ordered(operation, runs, end))
+    for lane, messages in lanes.items():
+        for earlier, end, run in overtaking(messages):
+            if not account.may_lack_its_lease(run):
+                words = f"{run['number']} ran in lane {lane} before {end['number']} had ended"
+                yield Anomaly("lane order", words, [earlier, end, run])
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A message of a lane: its transaction, its runs, and the first one that succeeded."""
+
+    operation: Operation
+    runs: Sequence[Operation]
+    end: Operation | None
+
+
+def overtaking(messages: Iterable[Ordered]) -> Iterator[tuple[Operation, Operation, Operation]]:
+    """Return a transaction, the end of its message, and a run of a later message before this end.
+
+    Args:
+        messages: of one lane, those of one transaction in their order.
+    """
+    messages = list(messages)
+    ended = [each for each in messages if each.operation.end == "ok" and each.end]
+    ended.sort(key=lambda each: each.operation.ended)
+    commits = [each.operation.ended for each in ended]
+    # The one that ends last, of the messages up to each of them.
+    last = list(accumulate(ended, _later))
+    before: dict[str, Ordered] = {}
+    for each in messages:
+        index = bisect_left(commits, each.operation.commits)
+        earlier = [*last[:index][-1:], *filter(None, [before.get(each.operation.id)])]
+        for one in earlier:
+            for run in each.runs:
+                if one.end and run.began < one.end.ended:
+                    yield one.operation, one.end, run
+        if each.end:
+            same = before.get(each.operation.id, each)
+            before[each.operation.id] = _later(same, each)
+
+
+def _later(one: Ordered, other: Ordered) -> Ordered:
+    return max(one, other, key=lambda each: each.end.ended if each.end else 0.0)
 
 
 def positions_follow_commits(account: Account) -> Iterator[Anomaly]:

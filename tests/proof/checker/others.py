@@ -11,6 +11,8 @@ from tests.proof.checker.anomaly import Anomaly
 
 GAP = 0.01
 """Seconds: the rounding of a tick's time."""
+SILENT = 30.0
+"""Seconds at the end of the load within which a schedule has a tick, whatever happened before."""
 
 
 def durable_steps_happen_once(account: Account) -> Iterator[Anomaly]:
@@ -61,7 +63,7 @@ def flows_go_as_their_graphs_say(account: Account) -> Iterator[Anomaly]:
 
 
 def each_tick_happens_once(account: Account) -> Iterator[Anomaly]:
-    """A schedule has one message for each tick, and none is missing between two ticks."""
+    """A schedule has one message for each tick, none is missing between two, and it goes on."""
     schedules: dict[str, list[Row]] = defaultdict(list)
     for row in account.rows("ticks"):
         schedules[row["schedule"]].append(row)
@@ -75,3 +77,9 @@ def each_tick_happens_once(account: Account) -> Iterator[Anomaly]:
             elif apart > one["every"] + GAP:
                 words = f"{name} has no message for the tick after {one['tick']}"
                 yield Anomaly("tick", words, [], [one, next_one])
+    for name, since in account.participants("schedules").items():
+        for stop in account.doing("stop"):
+            last = max((row["tick"] for row in schedules[name]), default=since["db"])
+            if last < stop["db"] - SILENT:
+                words = f"{name} has no message for a tick after {last}"
+                yield Anomaly("tick", words, [since, stop], schedules[name][-1:])

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
 from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
@@ -130,3 +133,20 @@ CONDITIONS = st.dictionaries(
 @given(st.one_of(WORDS, CONDITIONS.map(str), CONDITIONS.map(json.dumps)))
 def test_any_conditions_begin_a_stream_or_are_refused(where: str) -> None:
     assert ask({}, {"where": where}) in (HTTPStatus.OK, HTTPStatus.BAD_REQUEST)
+
+
+PROFILE = """
+from hypothesis import settings
+import tests.conftest
+print(settings.get_profile("many").derandomize, settings.default.derandomize)
+"""
+
+
+@pytest.mark.slow
+def test_other_examples_are_drawn_by_the_profile_many_also_where_ci_is_set() -> None:
+    command = [sys.executable, "-c", PROFILE]
+    done = subprocess.run(
+        command, env={**os.environ, "CI": "true"}, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["False", "True"]

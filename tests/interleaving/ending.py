@@ -28,10 +28,7 @@ HEAD = "SELECT coalesce(max(position), 0) FROM pgqueue_event"
 DISPATCHED = """
 SELECT (payload ->> 'position')::bigint FROM pgqueue_history WHERE channel = 'events' ORDER BY 1
 """
-SIGNALLED = """
-SELECT id FROM pgqueue_message m WHERE state = 'held' AND EXISTS (
-    SELECT FROM pgqueue_signal g WHERE g.message_id = m.id AND g.taken_by IS NULL)
-"""
+HELD = "SELECT id FROM pgqueue_message WHERE state = 'held' AND id = ANY (%s)"
 
 
 def end(witness: Witness, connection: Connection, *, head: int, has_locks: bool) -> None:
@@ -65,8 +62,8 @@ def _run_to_the_end(witness: Witness, connection: Connection) -> None:
         for name in _needed(witness, live, is_first=not number):
             operate(witness, -1, connection, name)
         if number == PATIENT:
-            for (id,) in connection.execute(SIGNALLED).fetchall():
-                witness.broken.append(f"signal: {id} waits, and its signal is there")
+            for (id,) in connection.execute(HELD, [list(witness.signalled)]).fetchall():
+                witness.broken.append(f"signal: {id} waits, and its signal was sent")
             for id, *_ in live:
                 signalling.send(connection, id, "go", "1")
     lanes = connection.execute(LANES).fetchall()

@@ -19,9 +19,11 @@ from pgqueue.engine import (
     flows,
     lease,
     promote,
+    publish,
     route,
     sequence,
     settle,
+    signalling,
 )
 from tests.factories import Connection
 from tests.interleaving.interleaver import Interleaver, seeds_for
@@ -130,6 +132,20 @@ BROKEN: dict[str, tuple[Any, str, str, str, str]] = {
         sequence, "move", "row_number() OVER (ORDER BY moved.id)",
         "2 * row_number() OVER (ORDER BY moved.id)",
         "publish:2 | sequence / publish:1 @ 1111100"),
+    "event": (
+        sequence, "move", "FROM moved, head",
+        "FROM moved, head WHERE moved.id > (SELECT min(id) FROM moved)",
+        "publish:2 | sequence / publish:1 @ 1111100"),
+    "signal": (
+        signalling, "send",
+        "pgqueue_signal_v1(%(id)s, %(name)s, %(payload)s::jsonb, %(dedupe_id)s, %(sender)s)",
+        "'sent'", "put:f:1 claim:free suspend | signal:0 / route @ 01"),
+    # Each publisher takes two locks, the one in the other order than the other.
+    "deadlock": (
+        publish, "publish", "SELECT pgqueue_publish_v1(",
+        "SELECT pg_advisory_xact_lock((split_part(%(payload)s, '.', 2)::int "
+        "+ left(split_part(%(payload)s, '.', 3), 1)::int) %% 2), pgqueue_publish_v1(",
+        "| publish:2 / publish:2 @ 001101"),
     "dispatch": (
         dispatch, "move", "position = %(upto)s", "position = least(position, %(upto)s)",
         "publish:1 sequence dispatch | dispatch / put:f:1 @ 01"),

@@ -44,6 +44,7 @@ class Witness:
         asked: The running messages that a cancel asked to end.
         ended: How often each message succeeded.
         published: The committed events, each with the turns of its begin and its commit.
+        signalled: The messages to which a signal was sent.
         probes: The claims that the breaker of a key of the channel `fragile` let through while it
             was open until a time.
         turn: The number of turns so far.

@@ -92,26 +92,29 @@ ORCHESTRATING = $(ORCHESTRATORS_VENV)/installed
 test-orchestrators: $(TESTED) $(ORCHESTRATING)
 	ORCHESTRATORS_PYTHON=$(abspath $(ORCHESTRATORS_VENV))/bin/python $(RUN) -m pytest -n 0 -m orchestrators $(OPTIONS) tests/orchestrators
 
-# Random histories held against two models, and then everybody at once, for half of the minutes.
+# Random histories held against two models, and then everybody at once, for half of the minutes. SEED=… gives its rounds the
+# same seeds again; each round prints its own, which MODEL_SEED=… repeats alone.
 MINUTES ?= 10
 model: $(INSTALLED)
-	MODEL_MINUTES=$(MINUTES) $(RUN) -m pytest tests/model -m "" -x -s --timeout=0
+	$(if $(SEED),MODEL_FIRST_SEED=$(SEED)) MODEL_MINUTES=$(MINUTES) $(RUN) -m pytest tests/model -m "" -x -s --timeout=0
 
-# Bytes and texts that others send, other ones in each round, until the minutes are over or something fails.
+# Bytes and texts that others send, other ones in each round, until the minutes are over or something fails. SEED=… repeats
+# the round that failed.
 fuzz: FUZZED = tests/test_fuzz_received.py tests/inbox/test_signatures.py tests/sse/test_wire.py tests/test_ticks.py tests/codec/test_arguments.py
 fuzz: $(INSTALLED)
-	@end=$$(( $$(date +%s) + 60 * $(MINUTES) )); while [ $$(date +%s) -lt $$end ]; do \
-	$(RUN) -m pytest -q -n 0 --timeout=0 --hypothesis-profile=many $(FUZZED) || exit 1; done
+	@seed=$(or $(SEED),$$(date +%s)); end=$$(( $$(date +%s) + 60 * $(MINUTES) )); while [ $$(date +%s) -lt $$end ]; do \
+	$(RUN) -m pytest -q -n 0 --timeout=0 --hypothesis-profile=many --hypothesis-seed=$$seed $(FUZZED) \
+	|| { echo "make fuzz SEED=$$seed repeats this round." >&2; exit 1; }; seed=$$((seed + 1)); done
 
-# Every fault, under load; a table of how long each recovery took. CHAOS_SEED=… repeats its choices.
+# Every fault, under load; a table of how long each recovery took. SEED=… repeats its choices.
 chaos: $(INSTALLED_ALL)
-	$(RUN) -m pytest tests/chaos -m ""
+	$(if $(SEED),CHAOS_SEED=$(SEED)) $(RUN) -m pytest tests/chaos -m ""
 
 # Everything at once for an hour, with faults; fails where it becomes slower. Alone on the machine.
 soak: MINUTES = 60
 soak: INTO = tests/benchmarks
 soak: $(INSTALLED_ALL)
-	$(RUN) -m tests.chaos.soak --minutes $(MINUTES) --into $(INTO)
+	$(if $(SEED),CHAOS_SEED=$(SEED)) $(RUN) -m tests.chaos.soak --minutes $(MINUTES) --into $(INTO)
 
 # Everybody writes down what they see, while faults happen; a checker decides whether each promise held, and build/proof has
 # the report. SEED=… repeats the choices of a run.

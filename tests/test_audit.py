@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests import audit
+from tests import audit, programs
 
 ROOT = audit.ROOT
 KNOWN = {"vulns": [{"id": "PYSEC-2014-8"}]}
@@ -158,6 +160,19 @@ def test_what_takes_hours_runs_each_night() -> None:
     for target in by_hand:
         assert re.search(rf"run: make {target}( |$)", nightly, re.M), target
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), target
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["chaos", "fuzz", "interleave", "mixed-fleet", "model", "prove", "prove-mutations", "soak"],
+)
+def test_a_run_of_other_choices_takes_a_seed(target: str) -> None:
+    command = [programs.find("make", package="make"), "--dry-run", target, "SEED=4711"]
+    # This test may be run by make, which leaves its flags to it.
+    ours = {name: each for name, each in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(command, cwd=ROOT, env=ours, check=True, capture_output=True, text=True)
+
+    assert "=4711" in done.stdout
 
 
 @pytest.mark.parametrize("django", ["52", "60", "61"])

@@ -38,7 +38,7 @@ from tests.eventually import eventually
 from tests.factories import Connection
 from tests.model import programs
 from tests.model.programs import Evaluation, Program
-from tests.model.test_model import MINUTES, SEED, every_time, in_a_round, once_more, seeds
+from tests.model.test_model import FIRST, MINUTES, SEED, every_time, in_a_round, once_more, seeds
 
 __all__ = ["server", "template"]
 
@@ -405,7 +405,8 @@ def test_everything_happens_once_whatever_happens_to_workers_and_server(
     stage = Stage(server, tmp_path, "durable")
     stage.environment.update(PGQUEUE_LEASE=str(LEASE), MODEL_NAP="0.4")
     until = time.monotonic() + 60 * MINUTES / 2
-    number = SEED or random.randrange(10**6)
+    chance = random.Random(FIRST)
+    number = SEED or chance.randrange(10**6)
     try:
         for _ in range(2):
             stage.worker(PGQUEUE_LEASE=str(LEASE))
@@ -423,7 +424,7 @@ def test_everything_happens_once_whatever_happens_to_workers_and_server(
             )
             if time.monotonic() > until:
                 break
-            number = random.randrange(10**6)
+            number = chance.randrange(10**6)
     finally:
         stage.close()
         if os.environ.get("MODEL_LOGS"):

@@ -22,6 +22,8 @@ from tests.model.machine import CLIENTS, WORKERS, Clock, Machine
 
 MINUTES = float(os.environ.get("MODEL_MINUTES", 0))
 SEED = int(os.environ.get("MODEL_SEED", 0))
+FIRST = int(os.environ.get("MODEL_FIRST_SEED", 0)) or random.getrandbits(32)
+"""The seed from which those of the rounds are drawn."""
 
 every_time = settings(
     max_examples=60,
@@ -70,7 +72,8 @@ def test_every_history_is_as_the_model_allows(
 def seeds() -> Iterator[int]:
     """Yield seeds until a sixth of the time is up; half of it is for the torture."""
     until = time.monotonic() + 60 * MINUTES / 6
+    chance = random.Random(FIRST)
     while time.monotonic() < until:
-        number = random.getrandbits(32)
+        number = chance.getrandbits(32)
         print(f"model: {in_a_round.max_examples} histories of MODEL_SEED={number}", flush=True)
         yield number

@@ -441,7 +441,8 @@ class Stage:
         return Later(text)
 
     def show_logs(self) -> None:
-        """Print what everybody complained of."""
+        """Print what everybody complained of, and the seed of their choices."""
+        print(f"CHAOS_SEED={SEED}")
         for process in [*self._producers, *self.workers, *self.others]:
             if log := process.log:
                 print(f"--- {process.name} ---\n{log[-6000:]}")

@@ -172,12 +172,12 @@ bench-neutral: $(PEERS_INSTALLED)
 	$(PEERS_VENV)/bin/python -m tests.benchmarks.neutral --write
 
 # A site of the Markdown files in build/docs; a broken link or reference is an error. Then follows the
-# tutorial; all other code in the pages is run by the suite.
+# tutorial, and reads what is YAML; all other code in the pages is run by the suite.
 docs: $(INSTALLED_ALL)
 	$(RUN) docs/_extensions/settings_table.py
 	$(RUN) docs/_extensions/options_tables.py
 	$(VENV)/bin/sphinx-build -W --keep-going -n -q -c docs . build/docs
-	$(RUN) -m pytest -m docs tests/docs
+	$(RUN) -m pytest -m docs
 
 # The catalogues of the admin's texts, with a template. LOCALE=nl adds one. Needs gettext.
 MANAGE_TEXTS = cd pgqueue && $(abspath $(RUN)) -m django

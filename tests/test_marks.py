@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -55,3 +56,32 @@ def test_a_run_ignores_the_other_files(name: str, is_ignored: bool | None) -> No
     config = Mock(**{"getoption.return_value": "slow and not spark"})
 
     assert pytest_ignore_collect(marks.TESTS / "incidents" / name, config) is is_ignored
+
+
+@pytest.mark.parametrize(
+    ("mark", "target"),
+    [
+        ("browser", "test-browser"),
+        ("celery", "test-celery"),
+        ("docs", "docs"),
+        ("orchestrators", "test-orchestrators"),
+        ("spark", "test-spark"),
+    ],
+)
+def test_a_target_of_make_runs_each_file_that_has_its_mark(mark: str, target: str) -> None:
+    makefile = (marks.TESTS.parent / "Makefile").read_text()
+    recipe = re.search(rf"^{target}: [^=\n]*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert recipe
+    command = next(line for line in recipe[1].splitlines() if "pytest" in line.lower())
+    folders = [marks.TESTS.parent / each for each in re.findall(r"\btests/[\w/]+", command)]
+    marked = re.compile(rf"^(@|pytestmark = \[?)pytest\.mark\.{mark}\b", re.MULTILINE)
+
+    left_out = [
+        file.name
+        for file in marks.TESTS.rglob("test_*.py")
+        # `make chaos` runs whatever mark its tests have.
+        if folders and not {marks.TESTS / "chaos", *folders} & set(file.parents)
+        if marked.search(file.read_text())
+    ]
+
+    assert left_out == []

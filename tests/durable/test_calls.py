@@ -16,6 +16,7 @@ from pgqueue import Channel as Operated
 from pgqueue import ChannelFull, ParentFailed, flow, get_flow
 from pgqueue.database.connections import borrow, connect
 from pgqueue.durable import DurableContext, waiting
+from pgqueue.durable.cleaning import AGAIN
 from pgqueue.durable.records import Records
 from pgqueue.engine import flows, retention
 from pgqueue.exceptions import InvalidArguments, InvalidFlow, InvalidStep, WaitTimeout
@@ -361,6 +362,25 @@ class TestAGather:
                 result.cancel()
                 cursor.execute("RESET lock_timeout")
 
+        run_all()
+
+        assert not Message.objects.exists()
+
+    def test_cancels_a_call_later_that_another_transaction_has_locked(self) -> None:
+        task = declare_square(run_after=3600)
+
+        @durable
+        def works(run: DurableContext) -> None:
+            run.gather([run.call(task, 1)], cancels=True)
+
+        result = works.enqueue()
+        run(result)
+        with connect("default", name="other") as other, other.transaction():
+            other.execute("SELECT FROM pgqueue_message WHERE task = %s FOR UPDATE", [task.name])
+            result.cancel()
+            run_all()
+            assert Message.objects.filter(task=task.name).exists()
+        advance(AGAIN)
         run_all()
 
         assert not Message.objects.exists()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 
 from django.db import connections
@@ -67,11 +67,14 @@ class AwaitedCalls(StoredDraft):
             flow_id = flows.reserve(connection)
             self.store(connection, flow_id)
             flows.begin(connection, flow_id, f"{claim.task.rpartition('.')[2]} #{claim.id}")
-            self._check_order(connection, self._members, [claim.id])
+            # A run that leaves its lane has only its children behind it.
+            keeps = self._run.task.keeps_lane
+            behind = [claim.id] if keeps else flows.blocked_by(connection, claim.id)
+            self._check_order(connection, self._members, behind)
             ids = [each.message_id for each in self._members]
             if claim.id in ids:
                 raise InvalidFlow(f"{self} has the dedupe key of its call, and can't wait for it.")
-            self._check_duplicates(connection)
+            self._check_duplicates(connection, behind)
             if dropped := [each for each in self._members if each.came_of == "dropped"]:
                 raise full(dropped[0].task)
             # A duplicate belongs to somebody else; it is waited for all the same.
@@ -79,8 +82,11 @@ class AwaitedCalls(StoredDraft):
             result = {"flow": flow_id, "ids": ids, "cancels": cancels}
             self._run.records.store(step._replace(result=json.dumps(result)))
 
-    def _check_duplicates(self, connection: Any) -> None:
+    def _check_duplicates(self, connection: Any, behind: Collection[int]) -> None:
         """Check that no message that was stored before waits for this one.
+
+        Args:
+            behind: the messages that wait for it; itself, if all of its lane does.
 
         Raises:
             InvalidFlow: such a message waits, and neither could ever run.
@@ -90,9 +96,9 @@ class AwaitedCalls(StoredDraft):
             return
         # Two runs that call each other at this moment must see each other.
         flows.lock_circles(connection)
-        behind = flows.waiting(connection, [self._run.claim.id])
+        waiting = flows.waiting(connection, behind)
         for each in others:
-            if each.message_id in behind:
+            if each.message_id in waiting:
                 raise InvalidFlow(
                     f"{self} would wait for {each.task.name} #{each.message_id}, which has the "
                     "dedupe key of its call and waits for it, directly or indirectly: neither "

@@ -230,6 +230,13 @@ def waiting(connection: Cursors, ids: Collection[int]) -> set[int]:
         return {id for (id,) in cursor.fetchall()}
 
 
+def blocked_by(connection: Cursors, id: int) -> list[int]:
+    """Return the messages that have a message as a parent and wait, of all flows."""
+    with connection.cursor() as cursor:
+        cursor.execute(SQL["blocked_by"], {"id": id})
+        return [child for (child,) in cursor.fetchall()]
+
+
 def block(connection: Cursors, flow_id: int, waiting: Collection[Waits]) -> None:
     """Store messages that wait, and the parents that they wait for."""
     pairs = ((each.child, parent) for each in waiting for parent in each.parents)

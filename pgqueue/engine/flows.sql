@@ -92,6 +92,11 @@ WITH RECURSIVE waiting AS (
 )
 SELECT id FROM waiting
 
+-- name: blocked_by
+SELECT DISTINCT b.message_id
+FROM pgqueue_dependency d JOIN pgqueue_blocked b ON b.message_id = d.child_id
+WHERE d.parent_id = %(id)s
+
 -- name: lock_circles
 SELECT pg_advisory_xact_lock('pgqueue_step'::regclass::oid::bigint)
 

@@ -10,7 +10,7 @@ from cryptography.fernet import Fernet
 from django.db import connection
 from django.test import Client as WebClient
 
-from pgqueue import Cancel, Defer
+from pgqueue import Cancel, Defer, flow
 from pgqueue import Channel as Operated
 from pgqueue.database.connections import borrow, connect
 from pgqueue.durable import DurableContext
@@ -113,6 +113,43 @@ class TestAnOrderedLane:
         run_all()
 
         assert calls == ([1, 1, "on", 2] if keeps else [1, 2, 1, "on"])
+
+    @pytest.mark.parametrize("keeps", [True, False])
+    def test_takes_calls_of_a_run_that_leaves_it_to_wait(self, keeps: bool) -> None:
+        def note(number: int) -> int:
+            calls.append(number)
+            return number
+
+        task = declared(note, key="lane", ordered=True)
+
+        @durable(key="lane", ordered=True, keeps_lane=keeps, max_attempts=1)
+        def works(run: DurableContext) -> list[int]:
+            return run.gather([run.call(task, 1), run.call(task, 2)])
+
+        result = works.enqueue()
+        run_all()
+        result.refresh()
+
+        assert (result.status, calls) == (("dead", []) if keeps else ("succeeded", [1, 2]))
+
+    def test_takes_no_calls_behind_a_child_of_a_run_that_leaves_it(self) -> None:
+        def note(number: Any) -> Any:
+            return number
+
+        task = declared(note, key="other", ordered=True)
+
+        @durable(key="lane", ordered=True, keeps_lane=False, max_attempts=1)
+        def works(run: DurableContext) -> list[int]:
+            return run.gather([run.call(task, 1)])
+
+        with flow("behind") as draft:
+            own = draft.enqueue(works)
+            draft.enqueue(task, own)
+        run_all()
+
+        own.refresh()
+        assert own.status == "dead"
+        assert "would be behind message" in own.errors[-1].traceback
 
     def test_is_blocked_by_a_step_that_waits_for_its_next_try(self) -> None:
         def charge() -> None:

@@ -13,9 +13,11 @@ from django.utils import timezone
 from pgqueue import Channel, batch, send
 from pgqueue.exceptions import InvalidMessage, InvalidTask
 from pgqueue.models import Message
+from pgqueue.testing import run_all
 from tests import jobs
+from tests.durable.running import declared
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("own_tasks")]
 
 MINUTE = timedelta(minutes=1)
 debounced = jobs.add.using(
@@ -72,6 +74,23 @@ def test_is_put_off_for_ever_without_it() -> None:
     age(seconds=70)
 
     assert endless.enqueue(2).status == "scheduled"
+
+
+def test_begins_without_the_failures_of_the_message_that_it_replaces() -> None:
+    def fails(number: int) -> None:
+        raise ValueError
+
+    task = declared(fails, dedupe_key="one", backoff=[60])
+    task.enqueue(1)
+    run_all()
+    Message.objects.update(lost=2)
+    assert Message.objects.get().failures == 1
+
+    assert task.using(on_conflict="replace").enqueue(2).came_of == "replaced"
+
+    message = Message.objects.get()
+    assert (message.failures, message.lost, message.errors) == (0, 0, [])
+    assert message.started_at is None
 
 
 def test_is_claimed_in_a_governed_channel_too() -> None:

@@ -14,16 +14,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol, TypeAlias
 
 from django.core import signing
+from django.core.exceptions import ObjectDoesNotExist
 from django.db import connections
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
+from django.utils.connection import ConnectionDoesNotExist
 from django.views.decorators.cache import never_cache
 from django.views.decorators.clickjacking import xframe_options_deny
 from django.views.decorators.http import require_http_methods
 
+from pgqueue.codec.arguments import UNREADABLE
 from pgqueue.codec.encoding import ANYTHING
 from pgqueue.conf import settings
 from pgqueue.database import guard
@@ -32,12 +35,21 @@ from pgqueue.durable.suspending import Until
 from pgqueue.engine import lookup
 from pgqueue.engine.lookup import Found
 from pgqueue.engine.values import Claim
-from pgqueue.exceptions import InvalidArgument, InvalidStep, MessageEnded
+from pgqueue.exceptions import (
+    DecryptionFailed,
+    InvalidArgument,
+    InvalidStep,
+    MessageEnded,
+    UnknownTask,
+)
 from pgqueue.models import Step, StoredSignal
 from pgqueue.states import State
 from pgqueue.tasks import encryption, registry, signalling
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.values.error_words import shown
+from pgqueue.values.escaping import logger_of
+
+logger = logger_of(__name__)
 
 SALT = "pgqueue.durable.links"
 LINK = "link"
@@ -51,8 +63,14 @@ LONGEST_TEXT = 1_000
 WEEK = timedelta(days=7)
 
 Answer: TypeAlias = "bool | HttpResponse | None"
-Page = Literal["ask", "sent", "repeated", "ended", "expired", "invalid", "denied"]
-STATUS: Mapping[Page, int] = {"ended": 410, "expired": 410, "invalid": 404, "denied": 403}
+Page = Literal["ask", "sent", "repeated", "ended", "expired", "invalid", "denied", "refused"]
+STATUS: Mapping[Page, int] = {
+    "ended": 410,
+    "expired": 410,
+    "invalid": 404,
+    "denied": 403,
+    "refused": 400,
+}
 
 
 @dataclass(frozen=True)
@@ -129,6 +147,8 @@ class Linking:
                 `pgqueue.durable.urls`.
             InvalidArgument: the payload is not storable, or the link would be too long.
         """
+        if isinstance(fields, str) or not all(isinstance(each, str) for each in fields):
+            raise InvalidStep(f"fields={fields!r:.99} of a link: it must be a list of names.")
         if fields and not isinstance(payload, dict | None):
             raise InvalidStep(
                 "fields= of a link: its payload must be a dict, which they are added to."
@@ -265,6 +285,8 @@ class _OpenedLink:
             )
         except MessageEnded:
             return "ended"
+        except InvalidArgument as error:
+            return _refused(link.message_id, error)
         return "sent" if is_new else "repeated"
 
 
@@ -274,7 +296,7 @@ def _opened(token: str) -> _OpenedLink | Page:
         given = signing.loads(token, salt=SALT)
         alias = given["by"]
         connection = connections[alias]
-    except (signing.BadSignature, LookupError, ValueError):
+    except (signing.BadSignature, ConnectionDoesNotExist, LookupError, ValueError):
         return "invalid"
     if given["until"] <= timezone.now().timestamp():
         return "expired"
@@ -283,15 +305,33 @@ def _opened(token: str) -> _OpenedLink | Page:
     # After continue_as, the run may ask the same again: an old link is no answer to that.
     if found is None or found.state not in State or _continued(found.metadata) != question[0]:
         return "ended"
-    link = _link(given, found)
+    try:
+        link = _link(given, found)
+    except (*UNREADABLE, UnknownTask, DecryptionFailed, ObjectDoesNotExist) as error:
+        return _refused(found.id, error)
     opened = _OpenedLink(link, alias, _dedupe_id(link, question))
     return "ended" if opened.is_over(question[1]) and not opened.is_answered() else opened
 
 
+def _refused(id: int, error: Exception) -> Page:
+    """Log that an answer can't be taken; return the page that tells of it."""
+    # The text of the error may quote the payload.
+    logger.warning("A link for message %s: its answer is refused: %s", id, type(error).__name__)
+    return "refused"
+
+
 def _link(given: Mapping[str, Any], found: Found) -> SignalLink:
+    """Return the link as `authorize` gets it.
+
+    Raises:
+        UnknownTask: the task is not known here.
+        DecryptionFailed, ObjectDoesNotExist, ValueError, LookupError: its payload is not readable.
+    """
     task = registry.find(found.task)
+    if task is None:
+        raise UnknownTask(f"Message {found.id} is of {found.task!r}, which is not known here.")
     payload = given["payload"]
-    plain = encryption.opened(task.name, LINK, payload) if task and task.encrypted else payload
+    plain = encryption.opened(task.name, LINK, payload) if task.encrypted else payload
     return SignalLink(
         message_id=given["id"],
         task=found.task,

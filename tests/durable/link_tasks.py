@@ -76,3 +76,9 @@ def gives(run: DurableContext, options: dict[str, object]) -> None:
 @task(durable=True)
 def gives_much(run: DurableContext) -> None:
     run.signal_url("go", [number * 7919 for number in range(5_000)])
+
+
+@task(durable=True)
+def asks_for_much(run: DurableContext) -> None:
+    run.step(mail, run.signal_url("go", fields=[f"text {number}" for number in range(40)]))
+    run.wait_for("go")

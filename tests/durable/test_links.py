@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 import time_machine
+from cryptography.fernet import Fernet
+from django.core import signing
 from django.http import HttpRequest, HttpResponse
 from django.test import Client
 from django.urls import path
@@ -17,8 +19,8 @@ from pytest_django import Settings
 
 from pgqueue import InvalidArgument, InvalidStep
 from pgqueue.conf import read
-from pgqueue.durable.links import SignalLink, link_view
-from pgqueue.models import StoredSignal
+from pgqueue.durable.links import SALT, SignalLink, link_view
+from pgqueue.models import Message, StoredSignal
 from pgqueue.tasks import TaskResult
 from pgqueue.testing import advance, run_all
 from tests.durable import link_tasks
@@ -178,6 +180,35 @@ def test_a_changed_link_is_refused(client: Client) -> None:
         assert client.post(changed).status_code == 404
 
 
+def test_answers_that_are_too_long_together_are_refused(client: Client) -> None:
+    asked(link_tasks.asks_for_much)
+
+    answer = client.post(sent[0], {f"text {number}": 2000 * "€" for number in range(40)})
+
+    assert (answer.status_code, "Is it too long?" in answer.content.decode()) == (400, True)
+    assert not StoredSignal.objects.exists()
+
+
+def test_a_link_that_no_key_decrypts_is_refused(client: Client, settings: Settings) -> None:
+    asked(link_tasks.asks_in_secret)
+    settings.PGQUEUE = {"ENCRYPTION_KEYS": [Fernet.generate_key().decode()]}
+
+    assert client.get(sent[0]).status_code == client.post(sent[0]).status_code == 400
+
+
+def test_a_link_for_a_task_that_is_not_known_here_is_refused(client: Client) -> None:
+    asked(link_tasks.asks)
+    Message.objects.update(task="tests.nowhere.gone")
+
+    assert client.get(sent[0]).status_code == client.post(sent[0]).status_code == 400
+
+
+def test_a_link_of_a_database_that_is_gone_is_refused(client: Client) -> None:
+    token = signing.dumps({"by": "gone", "id": 1}, salt=SALT)
+
+    assert client.post(f"/signals/{token}/").status_code == 404
+
+
 def test_a_form_of_another_site_is_refused() -> None:
     asked(link_tasks.asks)
 
@@ -230,6 +261,8 @@ def test_a_link_begins_with_the_address_of_the_site(settings: Settings) -> None:
         ({"expires": None}, "expires=None"),
         ({"expires": "soon"}, "expires='soon'"),
         ({"fields": ["why"], "payload": 3}, "must be a dict"),
+        ({"fields": "why"}, "must be a list of names"),
+        ({"fields": [3]}, "must be a list of names"),
     ],
 )
 def test_an_option_that_is_wrong_is_named(options: dict[str, Any], said: str) -> None:

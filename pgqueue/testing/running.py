@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from pgqueue.calls.outcomes import (
     Ending,
     HandedBack,
     Retried,
+    Suspended,
 )
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.conf import settings
@@ -60,8 +62,8 @@ def run_all(
 
     Args:
         retries: whether to run failed messages again at once, without the delay of their
-            backoff, until they succeed or are dead; the same for events of groups, until they are
-            handled or given up.
+            backoff, until they succeed or are dead; the same for steps of durable tasks, and for
+            events of groups, until they are handled or given up.
         raise_errors: whether to raise the first error of a task or a group's handler; with
             `retries`, of a dead message or an event that was given up.
         database: the alias of the queue's database, if it is not the one of `PGQUEUE`.
@@ -83,7 +85,7 @@ def run_all(
             while together := bench.run_next():
                 for run in together:
                     ran.append(run.result)
-                    if retries and isinstance(run.ending, Retried):
+                    if retries and _is_retried(run.ending):
                         bench.make_ready(run.claim)
                     elif raise_errors and run.ending.error is not None:
                         raise run.ending.error
@@ -232,3 +234,11 @@ class _Bench:
 def _written(ending: Ending) -> Ending:
     """Return the ending of a run: of an atomic run, the one that the run has written itself."""
     return (ending.written or ending) if isinstance(ending, Closed) else ending
+
+
+def _is_retried(ending: Ending) -> bool:
+    """Return whether a run, or a step of a durable one, has failed and is tried again."""
+    if isinstance(ending, Suspended):
+        steps = json.loads(ending.steps)
+        return bool(steps) and steps[-1]["state"] == "retrying"
+    return isinstance(ending, Retried)

@@ -27,3 +27,20 @@ def fails_between(run: DurableContext) -> float:
 def sleeps_long(run: DurableContext) -> str:
     run.sleep(timedelta(days=14))
     return "awake"
+
+
+tries: list[int] = []
+
+
+def fail_twice() -> int:
+    tries.append(len(tries))
+    if len(tries) < 3:
+        raise ValueError
+    return len(tries)
+
+
+@task(durable=True)
+def tries_a_step(run: DurableContext) -> int:
+    number = run.step(fail_twice, backoff=[3600])
+    run.sleep(timedelta(days=14))
+    return number

@@ -19,7 +19,7 @@ from pgqueue.testing import advance, immediate, run_all
 from tests import flow_jobs
 from tests import jobs as tasks
 from tests.backend import jobs as django_tasks
-from tests.testing import jobs
+from tests.testing import durable_jobs, jobs
 
 
 def names() -> list[str]:
@@ -100,6 +100,20 @@ class Running:
 
         assert sorted(statuses(ran)) == ["dead", *4 * ["scheduled"], "succeeded"]
         assert Message.objects.get().state == State.DEAD
+
+    def test_retries_of_steps_run_at_once_if_asked(self) -> None:
+        durable_jobs.tries.clear()
+        result = durable_jobs.tries_a_step.enqueue()
+
+        run_all(retries=True)
+
+        assert len(durable_jobs.tries) == 3
+        result.refresh()
+        assert result.status == State.SCHEDULED  # sleeps do not end
+        advance(timedelta(days=14))
+        run_all(retries=True)
+        result.refresh()
+        assert result.return_value == 3
 
     def test_a_message_of_a_task_without_options_is_dead_after_twenty_errors(self) -> None:
         tasks.double.enqueue(None)  # type: ignore[arg-type]  # 2 * None fails in each run

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from psycopg.errors import FeatureNotSupported
+from psycopg.errors import FeatureNotSupported, LockNotAvailable
 
 from pgqueue.database.sql_files import load
 from pgqueue.engine.culprits import (
@@ -20,12 +20,16 @@ from pgqueue.engine.culprits import (
     choosing,
     leave_out,
     may_be_a_row,
+    tell,
 )
 from pgqueue.engine.values import Connection, Cursors, exact
+from pgqueue.values.causes import is_caused_by
 
 SQL = load(__name__)
 
 CURSORS = "pgqueue_cursor"
+PATIENCE = "2s"
+"""The lock_timeout of a move of a cursor."""
 LEASE = timedelta(seconds=8)
 """How long a reader may be silent before others take over its partitions."""
 
@@ -197,7 +201,7 @@ def excess(connection: Connection, name: str, *, has: int, lease: timedelta = LE
 
 
 def renew(connection: Connection, name: str, reader: UUID, *, lease: timedelta = LEASE) -> set[int]:
-    """Renew a reader's leases; return the partitions that are still its own.
+    """Renew a reader's leases, but of locked rows; return the partitions that are still its own.
 
     A partition whose renewal the database refuses is left out.
 
@@ -223,7 +227,7 @@ def renew(connection: Connection, name: str, reader: UUID, *, lease: timedelta =
 
 
 def release(connection: Cursors, name: str, reader: UUID, partitions: Collection[int]) -> None:
-    """Give the reader's partitions back."""
+    """Give the reader's partitions back, but those with locked rows."""
     given = {"name": name, "reader": reader, "partitions": list(partitions)}
     with connection.cursor() as cursor:
         cursor.execute(SQL["release"], given)
@@ -235,16 +239,16 @@ def begin(connection: Connection, name: str, partition: int, reader: UUID, *, su
     If the process ends before the cursor has moved, this loss is charged to the event.
 
     Returns:
-        False if the partition was lost, or the cursor is beyond the event.
+        False if the partition was lost or is locked, or the cursor is beyond the event.
     """
     given = {"name": name, "partition": partition, "reader": reader, "suspect": suspect}
-    return bool(connection.execute(SQL["begin"], given).rowcount)
+    return _changes(connection, "begin", given)
 
 
 def acquit(connection: Connection, name: str, partition: int, reader: UUID) -> None:
     """Forget the suspected event of a partition."""
     given = {"name": name, "partition": partition, "reader": reader}
-    connection.execute(SQL["acquit"], given)
+    _changes(connection, "acquit", given)
 
 
 def excuse(connection: Cursors, name: str, reader: UUID) -> None:
@@ -272,12 +276,10 @@ def commit(
             set it back, and nothing changes.
 
     Returns:
-        False if the partition was lost, or the cursor is beyond, or was set back.
+        False if the partition was lost or is locked, or the cursor is beyond, or was set back.
     """
     given = {"name": name, "partition": partition, "reader": reader, "upto": upto, "stored": stored}
-    with connection.cursor() as cursor:
-        cursor.execute(SQL["commit"], {**given, "after": upto if after is None else after})
-        return bool(cursor.rowcount)
+    return _changes(connection, "commit", {**given, "after": upto if after is None else after})
 
 
 def fail(
@@ -301,12 +303,27 @@ def fail(
         stored: the last known position of the cursor, as of `commit`.
 
     Returns:
-        False if the partition was lost, or the cursor is beyond, or was set back.
+        False if the partition was lost or is locked, or the cursor is beyond, or was set back.
     """
     given = {"name": name, "partition": partition, "reader": reader, "upto": upto, "stored": stored}
     failed = {"failures": failures, "error": error, "retry_after": exact(retry_after)}
+    return _changes(connection, "fail", {**given, **failed})
+
+
+def _changes(connection: Cursors, statement: str, given: dict[str, Any]) -> bool:
+    """Run a statement on a partition; return whether its row was changed.
+
+    A row that stays locked is not changed, and the log names it. The lock then counts as a loss of
+    the partition. A transaction that is open is broken: its caller rolls it back.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(SQL["fail"], {**given, **failed})
+        try:
+            cursor.execute(SQL[statement], {**given, "patience": PATIENCE})
+        except Exception as error:
+            if not is_caused_by(error, LockNotAvailable):
+                raise
+            tell(reading(given["name"]), row=f"{CURSORS} {given['partition']}", error=error)
+            return False
         return bool(cursor.rowcount)
 
 

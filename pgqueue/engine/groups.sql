@@ -67,19 +67,35 @@ UPDATE pgqueue_cursor
 SET reader_id = %(reader)s, lease_until = statement_timestamp() + %(lease)s::interval, begun_at = NULL
 WHERE "group" = %(name)s AND partition = ANY (%(partitions)s::int[])
 
+-- name: patience
+-- An operator may have locked the row: the other partitions of the reader must not wait for it.
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', %(patience)s, true))
+
 -- name: begin
 -- Note the begin of a handler, for an event that may have ended the last reader's process, and for no other event.
+-- include: patience
 UPDATE pgqueue_cursor
 SET lost = CASE WHEN suspect = %(suspect)s THEN lost ELSE 1 END, suspect = %(suspect)s,
     begun_at = statement_timestamp()
+FROM patience
 WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s AND position < %(suspect)s
 
 -- name: acquit
+-- include: patience
 UPDATE pgqueue_cursor SET suspect = NULL, lost = 0, begun_at = NULL
+FROM patience
 WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
 
+-- name: unlocked
+partition = ANY (ARRAY(
+    SELECT partition FROM pgqueue_cursor
+    WHERE "group" = %(name)s AND reader_id = %(reader)s
+    FOR NO KEY UPDATE SKIP LOCKED))
+
 -- name: excuse
-UPDATE pgqueue_cursor SET begun_at = NULL WHERE "group" = %(name)s AND reader_id = %(reader)s
+UPDATE pgqueue_cursor SET begun_at = NULL
+WHERE "group" = %(name)s AND reader_id = %(reader)s AND
+-- include: unlocked
 
 -- name: shares
 shares AS MATERIALIZED (
@@ -105,33 +121,44 @@ WITH
 SELECT most, share FROM shares
 
 -- name: renew
-UPDATE pgqueue_cursor SET lease_until = statement_timestamp() + %(lease)s::interval
+-- No other reader takes a locked partition: it stays the reader's, also if its lease ends meanwhile.
+WITH renewed AS (
+    UPDATE pgqueue_cursor SET lease_until = statement_timestamp() + %(lease)s::interval
+    WHERE "group" = %(name)s AND reader_id = %(reader)s
+      AND (%(partitions)s::int[] IS NULL OR partition = ANY (%(partitions)s::int[])) AND
+-- include: unlocked
+)
+SELECT partition FROM pgqueue_cursor
 WHERE "group" = %(name)s AND reader_id = %(reader)s
   AND (%(partitions)s::int[] IS NULL OR partition = ANY (%(partitions)s::int[]))
-RETURNING partition
 
 -- name: held
 SELECT partition FROM pgqueue_cursor WHERE "group" = %(name)s AND reader_id = %(reader)s
 
 -- name: release
 UPDATE pgqueue_cursor SET reader_id = NULL, lease_until = NULL, begun_at = NULL
-WHERE "group" = %(name)s AND reader_id = %(reader)s AND partition = ANY (%(partitions)s::int[])
+WHERE "group" = %(name)s AND reader_id = %(reader)s AND partition = ANY (%(partitions)s::int[]) AND
+-- include: unlocked
 
 -- name: commit
 -- Fenced by the id of the reader: a partition with another reader, or without one, is not changed. Also fenced by the
 -- position: an earlier commit whose answer was lost may have moved the cursor, or may still move it. And a standby that is
 -- promoted may lack the last moves: then the reader goes back with the cursor.
+-- include: patience
 UPDATE pgqueue_cursor
 SET position = %(upto)s, failures = 0, error = '', retry_at = NULL, updated_at = statement_timestamp()
+FROM patience
 WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
   AND position BETWEEN %(stored)s AND %(after)s
 
 -- name: fail
+-- include: patience
 UPDATE pgqueue_cursor
 SET position = %(upto)s, failures = %(failures)s, error = %(error)s,
     retry_at = statement_timestamp() + %(retry_after)s::interval,
     is_stopped = %(retry_after)s::interval IS NULL, updated_at = statement_timestamp(), begun_at = NULL,
     reader_id = CASE WHEN %(retry_after)s::interval IS NOT NULL THEN reader_id END
+FROM patience
 WHERE "group" = %(name)s AND partition = %(partition)s AND reader_id = %(reader)s
   AND position BETWEEN %(stored)s AND %(upto)s
 

@@ -260,7 +260,7 @@ class GroupReader(Service):
             handled = self._gives_up(held, note)
         else:
             handled = self._handle_each(connection, held, events)
-        if handled and stretch.upto > held.stored:
+        if handled and held.number in self._held and stretch.upto > held.stored:
             self._commit(connection, held, stretch.upto)
         if handled and held.suspected:
             self._acquit(connection, held, 1)

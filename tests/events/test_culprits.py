@@ -12,6 +12,7 @@ import pytest
 from django.core.management import call_command
 
 from pgqueue import publish, publish_many, read
+from pgqueue.database.connections import connect
 from pgqueue.engine import culprits, matching, readers
 from pgqueue.engine import dispatch as engine
 from pgqueue.engine import groups as engine_of_groups
@@ -410,6 +411,53 @@ class TestAPartition:
 
         assert [states[n] for n in (0, 2, 3)] == [40, 40, 40]
         assert "refused" in caplog.text or moment == "moved"
+
+    @pytest.mark.parametrize("atomic", [True, False])
+    def test_whose_cursor_is_locked_keeps_no_other(
+        self,
+        connection: Connection,
+        reader: Callable[..., GroupReader],
+        monkeypatch: pytest.MonkeyPatch,
+        atomic: bool,
+    ) -> None:
+        monkeypatch.setattr(engine_of_groups, "PATIENCE", "100ms", raising=False)
+        publish_many([("x", {"n": n}, str(n)) for n in range(40)])
+        catch_up(connection)
+        own = reader(lambda event: None, partitions=4, atomic=atomic)
+        own._rebalance(own._session.connection)
+        rows = Cursor.objects.filter(group="own").order_by("partition")
+
+        with connect("default", name="test") as session, session.transaction():
+            session.execute("SELECT FROM pgqueue_cursor WHERE partition = 1 FOR UPDATE")
+            for _ in range(12):
+                own.tick()
+            assert [each.position for each in rows.all()] == [40, 0, 40, 40]
+            own.excuse()
+        own._rebalance_at = 0
+        for _ in range(12):
+            own.tick()
+
+        assert [each.position for each in rows] == [40] * 4
+        assert not any(each.failures for each in rows)
+
+
+def test_a_reader_renews_the_leases_that_nobody_has_locked(connection: Connection) -> None:
+    groups.make("own", partitions=4, start="beginning")
+    id = uuid4()
+    readers.beat(connection, id, group="own")
+    engine_of_groups.take(connection, "own", id, held=[])
+    before = {each.partition: each.lease_until for each in Cursor.objects.all()}
+
+    with connect("default", name="test") as session, session.transaction():
+        session.execute("SELECT FROM pgqueue_cursor WHERE partition = 1 FOR UPDATE")
+        connection.execute("SET lock_timeout = '2s'")
+        assert engine_of_groups.renew(connection, "own", id) == {0, 1, 2, 3}
+        engine_of_groups.release(connection, "own", id, [0, 1])
+
+    rows = {each.partition: each for each in Cursor.objects.all()}
+    assert [rows[n].reader_id for n in range(4)] == [None, id, id, id]
+    assert rows[1].lease_until == before[1]
+    assert all(rows[n].lease_until > before[n] for n in (2, 3))
 
 
 def test_a_reader_keeps_the_partitions_whose_leases_can_be_renewed(

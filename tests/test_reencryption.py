@@ -194,6 +194,52 @@ class TestReencrypting:
         assert report == ReencryptionReport(found=1, undecryptable={int(result.id)})
         assert_all_are_under(OLD)
 
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            pytest.param(f'{{"args": [{"1" * 5000}], "kwargs": {{}}}}', id="a long number"),
+            pytest.param("[" * 3000 + "]" * 3000, id="nested deeply"),
+        ],
+    )
+    def test_encrypts_what_python_does_not_read(self, old: None, payload: str) -> None:
+        odd, next_one = (int(jobs.keep.enqueue(SECRET).id) for _ in range(2))
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE pgqueue_message SET payload = %s::jsonb WHERE id = %s", [payload, odd]
+            )
+
+        with rotated():
+            report = reencrypt("default")
+
+        assert report == ReencryptionReport(found=2, renewed=2)
+        assert {each.pk for each in Message.objects.all()} == {odd, next_one}
+        assert_all_are_under(NEW)
+
+    @pytest.mark.parametrize("token", ["é", "", "gAAAA", "not base64!"])
+    def test_names_a_damaged_token_and_goes_past_it(self, old: None, token: str) -> None:
+        odd, _ = (int(jobs.keep.enqueue(SECRET).id) for _ in range(2))
+        Message.objects.filter(pk=odd).update(payload={"@": "encrypted", "value": token})
+
+        with rotated():
+            report = reencrypt("default")
+
+        assert report == ReencryptionReport(found=2, renewed=1, undecryptable={odd})
+
+    @pytest.mark.parametrize(
+        "steps", [5, [], {"steps": 5, "signals": {}}, {"steps": [5, None], "signals": ["x"]}]
+    )
+    def test_goes_past_steps_of_another_form(self, old: None, steps: Any) -> None:
+        jobs.keep.enqueue_many([(SECRET,)] * 2)
+        run_all()
+        History.objects.filter(pk=History.objects.earliest("pk").pk).update(steps=steps)
+
+        with rotated():
+            report = reencrypt("default")
+
+        assert report == ReencryptionReport(found=2, renewed=2)
+        assert History.objects.earliest("pk").steps == steps
+        assert_all_are_under(NEW)
+
     def test_needs_a_key(self) -> None:
         with keys(), pytest.raises(MissingEncryptionKey):
             reencrypt("default")

@@ -67,6 +67,7 @@ WHERE v.value #> f.path[2:] IS NOT NULL
            ELSE true END
 
 -- name: history
+-- SQL may have stored steps of another form: they are left as they are.
 SELECT id, finished_at, task,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted' THEN payload::text END,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR progress ->> '@' = 'encrypted' THEN progress::text END,
@@ -74,10 +75,12 @@ SELECT id, finished_at, task,
        CASE WHEN task = ANY (%(tasks)s::text[]) OR payload ->> '@' = 'encrypted' THEN (
            SELECT jsonb_agg(p)::text FROM (
                SELECT 'steps' AS part, e.place, e.value ->> 'name' AS key, e.value ->> 'kind' AS kind, e.value -> 'result' AS value
-               FROM jsonb_array_elements(steps -> 'steps') WITH ORDINALITY e (value, place)
+               FROM jsonb_array_elements(CASE jsonb_typeof(steps -> 'steps') WHEN 'array' THEN steps -> 'steps' END)
+                    WITH ORDINALITY e (value, place)
                UNION ALL
                SELECT 'signals', e.place, e.value ->> 'id', e.value ->> 'name', e.value -> 'payload'
-               FROM jsonb_array_elements(steps -> 'signals') WITH ORDINALITY e (value, place)
+               FROM jsonb_array_elements(CASE jsonb_typeof(steps -> 'signals') WHEN 'array' THEN steps -> 'signals' END)
+                    WITH ORDINALITY e (value, place)
                UNION ALL
 -- include: logs
                ) v
@@ -154,7 +157,7 @@ WITH
 UPDATE pgqueue_history h
 SET payload = coalesce(made.payload::jsonb, h.payload), progress = coalesce(made.progress::jsonb, h.progress),
     result = coalesce(made.result::jsonb, h.result),
-    steps = CASE WHEN made.steps IS NULL OR h.steps IS NULL THEN h.steps ELSE (
+    steps = CASE WHEN made.steps IS NULL OR jsonb_typeof(h.steps) IS DISTINCT FROM 'object' THEN h.steps ELSE (
         SELECT jsonb_object_agg(kept.part, kept.elements)
         FROM (SELECT e.part, coalesce(jsonb_agg(
                          CASE WHEN n.value IS NULL THEN e.value ELSE jsonb_set(e.value, n.path, n.value) END ORDER BY e.place)

@@ -47,7 +47,7 @@ class ReencryptionReport:
         current: how many were under the first key already.
         busy: ids of messages that another session had locked or changed, and of messages whose
             update the database refuses. The log names the refusals.
-        undecryptable: ids of messages that no key decrypts.
+        undecryptable: ids of messages that no key decrypts, or whose values are damaged.
     """
 
     found: int = 0
@@ -145,7 +145,8 @@ class _ReencryptionWalk:
         try:
             new = {name: _sealed(row.task, COLUMNS[name], text) for name, text in texts.items()}
             new["steps"] = _sealed_parts(row.task, parts)
-        except DecryptionFailed:
+        except (DecryptionFailed, TypeError, ValueError, RecursionError):
+            # Also a damaged value of another type: the messages behind it must be reached.
             report.undecryptable.add(row.id)
             return None
         if not any(new.values()):
@@ -175,7 +176,10 @@ def _write(connection: Connection, table: Table, made: Sequence[Rewritten]) -> s
 
 def _sealed(task: str, what: str, text: str) -> str | None:
     """Return the envelope that replaces a text; None: the text stays."""
-    token = token_in(json.loads(text))
+    try:
+        token = token_in(json.loads(text))
+    except (ValueError, RecursionError):
+        token = None  # a number of 5000 digits, or nested too deeply: no envelope
     if token is None:
         return enclosed(encryption.seal(task, what, text))
     new = encryption.renewed(task, what, token)

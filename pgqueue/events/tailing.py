@@ -90,7 +90,11 @@ class Tail:
             self.close()
 
     async def __aenter__(self) -> Tail:
-        await asyncio.to_thread(self._begin)
+        try:
+            await asyncio.to_thread(self._begin)
+        except BaseException:
+            self.close()
+            raise
         return self
 
     async def __aexit__(self, *raised: object) -> None:
@@ -98,14 +102,17 @@ class Tail:
 
     async def __aiter__(self) -> AsyncIterator[RecordedEvent]:
         loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1, thread_name_prefix="pgqueue tail") as thread:
-            try:
-                while not self._is_closed:
-                    while self._events and not self._is_closed:
-                        yield self._events.popleft()
-                    await loop.run_in_executor(thread, self._fill)
-            finally:
-                self.close()
+        thread = ThreadPoolExecutor(1, thread_name_prefix="pgqueue tail")
+        try:
+            while not self._is_closed:
+                while self._events and not self._is_closed:
+                    yield self._events.popleft()
+                await loop.run_in_executor(thread, self._fill)
+        finally:
+            self.close()
+            # The event loop does not wait for a read that is under way: its thread closes the
+            # session.
+            thread.shutdown(wait=False)
 
     def close(self) -> None:
         """End the iteration, even if another thread waits in it. A second close does nothing."""
@@ -121,11 +128,15 @@ class Tail:
 
     def _begin(self) -> None:
         with self._using:
-            if self._after is None and not self._is_closed:
-                with needing_tables(self._alias):
-                    catch_up(self._session.connection)
-                    self._after = log.bounds(self._session.connection).head
-                self._has_looked = True
+            try:
+                if self._after is None and not self._is_closed:
+                    with needing_tables(self._alias):
+                        catch_up(self._session.connection)
+                        self._after = log.bounds(self._session.connection).head
+                    self._has_looked = True
+            finally:
+                if self._is_closed:  # by another thread, which left the session open
+                    self._session.close()
 
     def _fill(self) -> None:
         """Read the next events; if there are none, wait a while."""

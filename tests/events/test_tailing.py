@@ -441,6 +441,37 @@ class TestAsyncCode:
         asyncio.run(asyncio.wait_for(cancel(), 20))
         eventually(lambda: not sessions(connection))
 
+    @pytest.mark.parametrize("moment", ["catch_up", "read_or_name"])
+    def test_that_is_cancelled_during_a_read_does_not_hold_the_event_loop(
+        self, connection: Connection, monkeypatch: pytest.MonkeyPatch, moment: str
+    ) -> None:
+        original, reads, goes_on = getattr(tailing, moment), threading.Event(), threading.Event()
+
+        def slowly(*args: Any, **given: Any) -> Any:
+            reads.set()
+            goes_on.wait(20)
+            return original(*args, **given)
+
+        monkeypatch.setattr(tailing, moment, slowly)
+
+        async def run() -> None:
+            async with tail() as events:
+                async for _ in events:
+                    pass
+
+        async def cancel() -> bool:
+            running = asyncio.create_task(run())
+            assert await asyncio.to_thread(reads.wait, 10)
+            running.cancel()
+            await asyncio.wait([running], timeout=10)
+            was_held = goes_on.is_set() or not running.done()
+            goes_on.set()
+            return was_held
+
+        threading.Timer(5, goes_on.set).start()
+        assert not asyncio.run(cancel())
+        eventually(lambda: not sessions(connection))
+
     def test_ends_as_another_task_closes_it(self) -> None:
         async def run() -> None:
             async with tail() as events:

@@ -171,10 +171,12 @@ class EventFeed(StreamSource[EventClient]):
     def _look_again(self, connection: Connection) -> None:
         """Reset all clients if a new connection leads to another log, or to an earlier state."""
         self._known = connection
-        is_same = not self._mark or identity.is_marked(connection, self._told, self._mark)
-        if self._position != NOWHERE and not is_same:
+        # The mark is kept: the next connection may lead to another log, too.
+        if self._position == NOWHERE or not self._mark:
+            return
+        if not identity.is_marked(connection, self._told, self._mark):
             self._begin_anew(connection, "restored")
-        self._mark = ""
+            self._say_position(connection)
 
     def _until_told(self, connection: Connection) -> float:
         """Send the position if it is time; return the seconds until the next time."""

@@ -46,6 +46,14 @@ def sessions_of_django(connection: Connection) -> set[int]:
     }
 
 
+def end_sessions(connection: Connection) -> None:
+    """End the feed's sessions."""
+    connection.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND application_name LIKE '%pgqueue sse%'"
+    )
+
+
 def of(stream: Stream) -> list[tuple[str, str | None]]:
     """Return the names and ids of the events that have come."""
     return [(each.event, each.id) for each in stream.events]
@@ -505,19 +513,23 @@ class TestAnotherLog:
 
         open_stream(Last_Event_ID=seen).sees(3)
 
+    @pytest.mark.parametrize("losses", [0, 1, 2])
     def test_that_a_server_comes_back_to_resets_its_streams(
-        self, open_stream: Open, connection: Connection
+        self, open_stream: Open, connection: Connection, losses: int
     ) -> None:
         stream = open_stream().begins()
         publish_many([("a", 1), ("a", 2)])
         stream.sees(1, 2)
-        eventually(lambda: feeds()[0]._told == 2)
+        [feed] = feeds()
+        eventually(lambda: feed._told == 2)
+        for _ in range(losses):
+            known = feed._known
+            end_sessions(connection)
+            feed.wake()
+            eventually(lambda known=known: feed._known is not known)
         with connection.transaction():
             connection.execute("UPDATE pgqueue_event SET created_at = created_at - '1s'::interval")
-        connection.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND application_name LIKE '%pgqueue sse%'"
-        )
+        end_sessions(connection)
 
         eventually(lambda: len(stream.events) == 3)
         assert stream.events[2].data["reason"] == "restored"
@@ -545,10 +557,7 @@ class TestALog:
         for number in range(5):
             publish("a", number)
             stream.sees(*range(number + 1))
-            connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND application_name LIKE '%pgqueue sse%'"
-            )
+            end_sessions(connection)
 
 
 class TestWhoMaySee:

@@ -240,13 +240,14 @@ class EventFeed(StreamSource[EventClient]):
     def _without_unreadable(
         self, connection: Connection, filters: Sequence[Filter], error: Exception
     ) -> LogStretch:
-        """Read up to an unreadable event; leave it out if it is the next one."""
+        """Read up to an unreadable event; if it is the next one, send a reset in its place."""
         after, wanted = self._position, of_any(filters)
         position = first_unreadable(
             connection, error, after=after, condition=wanted.sql, parameters=wanted.parameters
         )
         if position == after + 1:
             tell(self.name, row=f"pgqueue_event at {position}", error=error)
+            self._reset(connection, "unreadable", position)
             return LogStretch([], position, 0, position)
         return read_stretch(connection, wanted, after=after, limit=PAGE, reach=position - 1 - after)
 
@@ -313,13 +314,16 @@ class EventFeed(StreamSource[EventClient]):
 
     def _begin_anew(self, connection: Connection, reason: str) -> None:
         """Send all clients a reset, as their next events are missing; go on at the log's end."""
-        at, self._position = self._position, log.bounds(connection).head
-        mark = identity.mark_at(connection, self._position)
-        chunk = wire.reset(reason, last_event_id=str(at), position=self._position, mark=mark)
+        self._reset(connection, reason, log.bounds(connection).head)
+
+    def _reset(self, connection: Connection, reason: str, position: int) -> None:
+        """Send all clients a reset; go on at a position."""
+        at, self._position = self._position, position
+        mark = identity.mark_at(connection, position)
+        chunk = wire.reset(reason, last_event_id=str(at), position=position, mark=mark)
         with self._lock:
             filters = list(self._clients)
-        upto = wire.id_of(self._position, mark)
-        self._hand_over(upto, dict.fromkeys(filters, (chunk, 1)))
+        self._hand_over(wire.id_of(position, mark), dict.fromkeys(filters, (chunk, 1)))
 
 
 class Share(NamedTuple):

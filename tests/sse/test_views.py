@@ -121,14 +121,18 @@ class TestAnEventThatCanNotBeRead:
             finally:
                 drop(connection, "spoil")
 
-    def test_is_left_out_and_named_in_the_log(
+    def test_is_named_in_the_log_and_told_by_a_reset(
         self, open_stream: Open, caplog: pytest.LogCaptureFixture
     ) -> None:
         stream = open_stream().begins()
 
         publish_many([("a", 1), ("spoilt", 2), ("a", 3), ("spoilt", 4), ("a", 5)])
 
-        stream.sees(1, 3, 5)
+        eventually(lambda: len(stream.events) == 5, what="events and resets came")
+        assert [each.data.get("payload") for each in stream.events] == [1, None, 3, None, 5]
+        resets = [each.data for each in stream.events if each.event == "pgqueue.reset"]
+        assert [each["reason"] for each in resets] == ["unreadable"] * 2
+        assert [each["position"] for each in resets] == [2, 4]
         assert "pgqueue_event at 2" in caplog.text
         assert "pgqueue_event at 4" in caplog.text
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -120,14 +121,15 @@ class BufferedPublisher:
                 raise InvalidEvent("This publisher is closed.")
             if self._flusher is None:
                 flusher = _Flusher(self, self._session)
-                atexit.register(self.close)
+                self._close_at_exit()
                 flusher.start()
                 # Last: a task's timeout may strike before.
                 self._flusher = flusher
+            if not self._events:
+                # First: a timeout may strike at each step, and an event must be due at some time.
+                self._due_at = monotonic() + self._every
             self._events.append(new)
             count = len(self._events)
-            if count == 1:
-                self._due_at = monotonic() + self._every
             if count == 1 or count >= self._most:
                 self._flusher.wake()
 
@@ -143,18 +145,28 @@ class BufferedPublisher:
                 left -= self._store(batch)
 
     def close(self) -> None:
-        """Publish the remaining events, and end. A second close does nothing."""
+        """Publish the remaining events, and end. A second close does nothing.
+
+        If a task's timeout interrupts it, the next call goes on; the end of the process is one.
+        """
         with self._lock:
-            if self._is_closed:
-                return
             self._is_closed = True
-        atexit.unregister(self.close)
         if self._flusher is not None:
             self._flusher.stop()
             if not self._flusher.stopped(timedelta(seconds=LAST_TRIES)):
                 self._session.cut()
         self._flush_or_log()
         self._session.close()
+        atexit.unregister(self.close)
+
+    def _close_at_exit(self) -> None:
+        atexit.register(self.close)
+        if "multiprocessing" in sys.modules:  # it takes 10 ms to import
+            from multiprocessing import parent_process, util
+
+            if parent_process() is not None:
+                # A process that multiprocessing has forked ends without atexit.
+                util.Finalize(None, self.close, exitpriority=0)
 
     def __enter__(self) -> BufferedPublisher:
         return self

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -39,6 +40,15 @@ def publisher() -> Iterator[BufferedPublisher]:
 
 def payloads() -> list[Any]:
     return [event.payload for event in read()]
+
+
+class StruckList(list[NewEvent]):
+    """Events; a timeout strikes just after the first was added."""
+
+    def append(self, event: NewEvent) -> None:
+        super().append(event)
+        if len(self) == 1:
+            raise TaskTimeout
 
 
 class Away:
@@ -103,6 +113,29 @@ class TestItPublishes:
             publisher.publish("page.seen", {"number": 2})
 
             eventually(lambda: read())
+
+    def test_though_a_timeout_has_struck_as_it_collected_the_first(self) -> None:
+        with BufferedPublisher(flush_every=0.1) as publisher:
+            publisher._events = StruckList()
+            with pytest.raises(TaskTimeout):
+                publisher.publish("a", 1)
+            publisher.publish("a", 2)
+
+            eventually(lambda: payloads() == [1, 2])
+
+    def test_at_the_end_of_the_process_what_a_timeout_has_kept_a_close_from(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publisher = BufferedPublisher(flush_every=LONG)
+        publisher.publish("a", 1)
+        with monkeypatch.context() as struck:
+            struck.setattr(publisher, "_flush_or_log", Mock(side_effect=TaskTimeout))
+            with pytest.raises(TaskTimeout):
+                publisher.close()
+
+        publisher.close()  # as atexit does
+
+        assert payloads() == [1]
 
     def test_as_soon_as_there_are_enough(self) -> None:
         with BufferedPublisher(flush_every=LONG, max_batch=3) as publisher:
@@ -184,6 +217,12 @@ class TestItPublishes:
 
         assert sorted(payloads()) == ["child", "one", "two"]
 
+    @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
+    def test_at_the_end_of_a_process_of_multiprocessing(self) -> None:
+        run_script(f"{COLLECT}{FORK_BY_MULTIPROCESSING}")
+
+        assert sorted(payloads()) == ["child", "one", "two"]
+
 
 COLLECT = """
 import django
@@ -201,6 +240,12 @@ if not child:
     publisher.flush()
     os._exit(0)
 os.waitpid(child, 0)
+"""
+FORK_BY_MULTIPROCESSING = """
+import multiprocessing
+child = multiprocessing.get_context("fork").Process(target=publisher.publish, args=["a", "child"])
+child.start()
+child.join()
 """
 
 

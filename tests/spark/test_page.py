@@ -219,6 +219,20 @@ def test_a_simulation_that_does_not_fit_the_past_is_said_not_to_be_trusted() -> 
     assert "too far to be trusted" not in Elements(render(busy)).text
 
 
+def test_the_busiest_hour_is_in_utc_and_has_most_of_its_bucket() -> None:
+    busy = reports.busy()
+    # Each bucket of an hour has ten minutes of one hour of the day, and fifty of the next one.
+    at = pd.date_range("2026-11-20 10:50Z", periods=48, freq="h", tz="UTC")
+    over_time = busy.tables["over_time"].head(48).assign(at=at, arrived=1)
+    over_time.loc[30, "arrived"] = 7
+    tables = {**busy.tables, "over_time": over_time}
+
+    page = render(busy._replace(facts={**busy.facts, "bucket_s": 3600}, tables=tables))
+
+    title = "The busiest hour began on 21\u202fNov at 17:00 UTC, with 7 arrivals"
+    assert title in Elements(page).text
+
+
 def test_a_report_of_few_hours_has_bars_for_the_hours_instead_of_a_heat_map() -> None:
     busy = reports.busy()
     few = busy.tables["over_time"].head(6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from pgqueue.spark.page import axes, units
 from pgqueue.spark.page.axes import Axis
@@ -34,7 +34,7 @@ def hours(data: Data) -> Section:
     if len({day for day, _ in arrived}) > 1 and max(arrived.values()):
         (day, hour), most = max(arrived.items(), key=lambda each: each[1])
         title = (
-            f"The busiest hour began on {units.day(day)} at {hour:02}:00, "
+            f"The busiest hour began on {units.day(day)} at {_clock(hour)} UTC, "
             f"with {units.number(most)} arrivals"
         )
         how = "Each field is an hour (UTC); the stronger its colour, the more messages arrived."
@@ -49,9 +49,11 @@ def hours(data: Data) -> Section:
 
 
 def _arrivals(data: Data) -> Hours:
+    """Return the arrivals of each hour. A bucket counts for the hour that its middle is in."""
+    half = timedelta(seconds=(data.facts.get("bucket_s") or 0) / 2)
     found: Hours = {}
     for row in data.rows("over_time"):
-        at = row["at"].astimezone(UTC)
+        at = row["at"].astimezone(UTC) + half
         field = at.replace(hour=0, minute=0, second=0, microsecond=0), at.hour
         found[field] = found.get(field, 0) + (row["arrived"] or 0)
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -23,6 +23,8 @@ from pgqueue.database import sql_files
 if TYPE_CHECKING:
     import psycopg
 
+    from tests.proof.checker.anomaly import Anomaly
+
 ROOT = Path(__file__).parent.parent.parent.parent
 SITE = Path(__file__).parent / "site"
 
@@ -34,6 +36,7 @@ class Mutation:
     Attributes:
         name: the name by which it is planted.
         about: what is wrong, in a sentence for the report.
+        found_by: the rules of the checker that must find it, by their names.
         where: a file below the repository, or "function NAME" of the database.
         old: a text that is there exactly once.
         new: the text in its place.
@@ -42,6 +45,7 @@ class Mutation:
 
     name: str
     about: str
+    found_by: Sequence[str]
     where: str
     old: str
     new: str
@@ -51,6 +55,11 @@ class Mutation:
     def function(self) -> str:
         """The function of the database; "": it is a file."""
         return self.where.removeprefix("function ") if self.where.startswith("function ") else ""
+
+    def telling(self, found: Iterable[Anomaly]) -> Anomaly | None:
+        """Return the anomaly of `found_by` that has the shortest history; None: there is none."""
+        best = [each for each in found if each.rule in self.found_by]
+        return min(best, key=lambda each: each.length, default=None)
 
     def applied(self, text: str) -> str:
         """Return the text with the fault.

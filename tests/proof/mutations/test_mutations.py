@@ -9,7 +9,10 @@ import pytest
 from django.db import connection
 
 from tests.proof import mutations
+from tests.proof.checker.anomaly import Anomaly
+from tests.proof.histories import WRONG
 from tests.proof.mutations import ROOT, Mutation
+from tests.proof.mutations.__main__ import find
 from tests.proof.mutations.planted import PLANTED
 
 
@@ -27,6 +30,41 @@ def test_its_text_is_there_once(mutation: Mutation) -> None:
 
 def test_names_are_unique() -> None:
     assert len({each.name for each in PLANTED}) == len(PLANTED) >= 12
+
+
+def test_each_names_rules_that_a_history_shows() -> None:
+    shown = {rule for rule, *_ in WRONG.values()}
+
+    assert all(each.found_by and shown.issuperset(each.found_by) for each in PLANTED)
+
+
+def test_the_page_has_a_row_for_each() -> None:
+    page = (ROOT / "docs" / "proof.md").read_text("utf-8")
+    table = page.partition("| planted fault | found after |")[2].partition("\n\n")[0]
+    rules = [row.split(" | ")[2] for row in table.splitlines()[2:]]
+
+    assert f"All {len(PLANTED)} are found" in page
+    assert len(rules) == len(PLANTED)
+    assert set(rules) <= {rule for each in PLANTED for rule in each.found_by}
+
+
+def test_it_is_found_by_its_own_rule_alone() -> None:
+    long, short = Anomaly("lost", "it is gone", rows=[{}]), Anomaly("lost", "it is gone")
+    other = Anomaly("waiting", "an event is left")
+    proofs = iter([[other], [long, other, short]])
+
+    seconds, found, others = find(PLANTED[0], within=60, proof=lambda mutation: next(proofs))
+
+    assert (found, others) == (short, {"waiting"})
+    assert 0 <= seconds < 60
+
+
+def test_it_is_not_found_by_another_rule() -> None:
+    other = Anomaly("waiting", "an event is left")
+
+    _, found, others = find(PLANTED[0], within=0.01, proof=lambda mutation: [other])
+
+    assert (found, others) == (None, {"waiting"})
 
 
 def test_a_text_that_has_moved_is_an_error() -> None:

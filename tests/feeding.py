@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Any
 
 import psycopg
-import pytest
 from django.conf import settings
 from django.db import connections
 from django.test import override_settings
@@ -18,6 +17,7 @@ from pgqueue.database.connections import connect
 from pgqueue.engine import replication
 from pgqueue.replication import slots
 from pgqueue.replication.feed import WalFeed
+from tests import programs
 from tests.eventually import eventually
 
 
@@ -47,7 +47,7 @@ def slot_made() -> Iterator[str]:
     name = own_slot()
     with closing(connect("default", name="test")) as connection:
         if replication.state(connection, name, "tests").wal_level != "logical":
-            pytest.skip("the server's wal_level is not logical")
+            programs.leave_out("the server's wal_level is not logical")
         _drop(connection, name)
         slots.make_feed(connection, name, "tests")
     try:

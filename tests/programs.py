@@ -27,9 +27,22 @@ def find(program: str, *, package: str) -> str:
     return path or skip(program, package=package)
 
 
+def python_of(variable: str, *, target: str) -> str:
+    """Return the Python that a variable names, or skip the test that needs its packages.
+
+    Args:
+        target: the target of make that sets the variable.
+    """
+    return os.environ.get(variable) or leave_out(f"{variable} is not set: make {target} sets it")
+
+
 def skip(program: str, *, package: str) -> str:
     """Skip a test because a program is missing; fail it where all are required."""
-    reason = MISSING.format(program=program, package=package)
+    return leave_out(MISSING.format(program=program, package=package))
+
+
+def leave_out(reason: str) -> str:
+    """Skip a test for want of something of the machine; fail it where all programs are required."""
     if os.environ.get(ALL_ARE_REQUIRED):
         return pytest.fail(reason)
     return pytest.skip(reason)

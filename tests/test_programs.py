@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from tests import programs
 
 pytest_plugins = ["pytester"]
 
-ROOT = Path(__file__).parent.parent
+HERE = Path(__file__).parent
+ROOT = HERE.parent
 ASKS = """
 from tests import programs
 
@@ -21,13 +23,19 @@ def test_it_runs():
 def test_it_runs_too():
     programs.find("no-such-program", package="some-package")
 """
+ASKS_FOR_A_PYTHON = """
+from tests import programs
+
+def test_it_runs():
+    programs.python_of("NO_SUCH_PYTHON", target="test-other")
+"""
 
 
-def run(pytester: pytest.Pytester) -> pytest.RunResult:
-    """Run two tests that need a program, with no settings of a directory further up."""
+def run(pytester: pytest.Pytester, tests: str = ASKS) -> pytest.RunResult:
+    """Run tests that need a program, with no settings of a directory further up."""
     pytester.makeini("[pytest]\n")
     pytester.makeconftest("from tests.conftest import pytest_terminal_summary\n")
-    pytester.makepyfile(ASKS)
+    pytester.makepyfile(tests)
     return pytester.runpytest_inprocess("-p", "no:django", "-p", "no:xdist")
 
 
@@ -53,6 +61,25 @@ def test_tests_without_their_program_fail_where_all_programs_are_required(
     monkeypatch.setenv(programs.ALL_ARE_REQUIRED, "1")
 
     run(pytester).assert_outcomes(failed=2)
+
+
+@pytest.mark.parametrize("required", ["", "1"])
+def test_a_python_that_no_variable_names_is_missing_too(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, required: str
+) -> None:
+    monkeypatch.setenv(programs.ALL_ARE_REQUIRED, required)
+
+    ran = run(pytester, ASKS_FOR_A_PYTHON)
+
+    ran.assert_outcomes(**{"failed" if required else "skipped": 1})
+
+
+def test_no_test_skips_for_want_of_a_program_by_itself() -> None:
+    by_itself = re.compile(r"(which\(|environ\.get\().* or pytest\.skip")
+
+    found = [file.name for file in HERE.rglob("*.py") if by_itself.search(file.read_text())]
+
+    assert found == []
 
 
 def test_a_program_that_is_there_is_found() -> None:

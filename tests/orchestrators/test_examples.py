@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from pgqueue.database.connections import conninfo
+from tests import programs
 from tests.factories import Connection, bury, ended
 from tests.processes import ROOT, database_url
 from tests.spark.conftest import wait_for_horizon
@@ -75,7 +76,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def run(program: str, *arguments: str, environment: dict[str, str]) -> str:
     """Run a program of the orchestrators' environment; return what it prints."""
-    python = os.environ.get(PYTHON) or pytest.skip("make test-orchestrators names a Python")
+    python = programs.python_of(PYTHON, target="test-orchestrators")
     done = subprocess.run(
         [str(Path(python).with_name(program)), *arguments],
         cwd=EXAMPLES / "dbt",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from importlib import import_module
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from pgqueue.compat.celery import Task, exceptions
 from pgqueue.compat.celery.absent import MODULES, NAMES
+from tests import programs
 
 OURS = "pgqueue.compat.celery"
 
@@ -87,7 +87,7 @@ print(json.dumps({"modules": modules, "names": {key: sorted(each) for key, each 
 
 @pytest.mark.celery
 def test_each_module_and_each_name_of_celery_s_is_here_or_says_why_not() -> None:
-    python = os.environ.get("CELERY_PYTHON") or pytest.skip("make test-celery names a Python")
+    python = programs.python_of("CELERY_PYTHON", target="test-celery")
     done = subprocess.run([python, "-c", NAMES_OF_CELERY], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     theirs = json.loads(done.stdout)

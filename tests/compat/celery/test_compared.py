@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -24,6 +23,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from tests import programs
 from tests.compat.celery.compared.differences import NEVER, OTHER, OTHERWISE, UNENDED
 from tests.compat.celery.test_site import CELERY
 from tests.eventually import eventually
@@ -65,7 +65,7 @@ def observed(queue: str, python: str, worker: list[str], notes: Path, **environm
 @contextmanager
 def redis() -> Iterator[str]:
     """Run a server of Redis on a free port; yield its URL."""
-    program = shutil.which("redis-server") or pytest.skip("There is no redis-server.")
+    program = programs.find("redis-server", package="redis-server")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -107,7 +107,7 @@ def on_pgqueue(into: Path) -> Any:
 @pytest.mark.timeout(300)
 @pytest.mark.django_db(transaction=True)
 def test_what_fails_fails_as_on_celery(tmp_path: Path) -> None:
-    python = os.environ.get(CELERY) or pytest.skip("make test-celery names a Python with Celery")
+    python = programs.python_of(CELERY, target="test-celery")
     theirs: dict[str, Any] = {}
     other = threading.Thread(target=lambda: theirs.update(on_celery(python, tmp_path)))
     other.start()

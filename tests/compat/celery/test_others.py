@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
+from tests import programs
 from tests.compat.celery.test_compared import redis
 from tests.compat.celery.test_site import CELERY
 
@@ -99,7 +100,7 @@ EXPECTED: dict[str, dict[str, Any]] = {
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("package", EXPECTED)
 def test_a_package_does_what_the_guide_says(package: str) -> None:
-    python = os.environ.get(CELERY) or pytest.skip("make test-celery names a Python with Celery")
+    python = programs.python_of(CELERY, target="test-celery")
     own = connections["default"].settings_dict
     database = {name: own[name] for name in ("ENGINE", "NAME", "USER", "PASSWORD", "HOST", "PORT")}
 

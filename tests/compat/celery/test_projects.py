@@ -17,6 +17,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connections
 
+from tests import programs
 from tests.compat.celery.test_compared import redis
 from tests.compat.celery.test_site import CELERY
 
@@ -87,7 +88,7 @@ def test_a_project_does_the_same_once_its_imports_are_rewritten(
 @pytest.mark.celery
 @pytest.mark.parametrize("project", PROJECTS)
 def test_it_does_so_with_celery(projects: Path, project: str) -> None:
-    python = os.environ.get(CELERY) or pytest.skip("make test-celery names a Python with Celery")
+    python = programs.python_of(CELERY, target="test-celery")
     app = "celeryconf" if project == "store" else "celery"
 
     with redis() as url:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from pgqueue.exceptions import InvalidTask
 from pgqueue.models import Message
 from pgqueue.tasks import registry
 from pgqueue.testing import run_all
+from tests import programs
 from tests.compat.celery import jobs
 
 pytestmark = pytest.mark.django_db
@@ -329,7 +329,7 @@ print(json.dumps({"names": sorted(defaults.SETTING_KEYS), "old": defaults._TO_NE
 
 @pytest.mark.celery
 def test_every_setting_of_celery_s_is_known() -> None:
-    python = os.environ.get("CELERY_PYTHON") or pytest.skip("make test-celery names a Python")
+    python = programs.python_of("CELERY_PYTHON", target="test-celery")
     done = subprocess.run([python, "-c", CELERYS], capture_output=True, text=True, check=True)
     theirs = json.loads(done.stdout)
 

@@ -19,6 +19,7 @@ import pytest
 from django.db import connections
 
 from pgqueue.models import History, Message
+from tests import programs
 
 HERE = Path(__file__).parent
 PAGES = json.loads((HERE / "site_pages.json").read_text("utf-8"))
@@ -74,7 +75,7 @@ def test_a_site_shows_the_same_pages_when_its_imports_are_changed(site: Path) ->
 
 @pytest.mark.celery
 def test_its_pages_are_those_that_celery_makes(site: Path) -> None:
-    python = os.environ.get(CELERY) or pytest.skip("make test-celery names a Python with Celery")
+    python = programs.python_of(CELERY, target="test-celery")
     database = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": str(site / "db.sqlite"),

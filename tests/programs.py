@@ -7,7 +7,9 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable
+from importlib.util import find_spec
 
+import django
 import pytest
 
 ALL_ARE_REQUIRED = "PGQUEUE_REQUIRE_PROGRAMS"
@@ -25,6 +27,18 @@ def find(program: str, *, package: str) -> str:
     # Debian's /usr/sbin is not on everybody's PATH.
     path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin")
     return path or skip(program, package=package)
+
+
+def have(*modules: str) -> bool:
+    """Return whether modules are installed that only the environment of Django 5.2 must have.
+
+    Raises:
+        ModuleNotFoundError: that environment lacks one, and all programs are required.
+    """
+    missing = [each for each in modules if find_spec(each) is None]
+    if missing and os.environ.get(ALL_ARE_REQUIRED) and django.VERSION < (6, 0):
+        raise ModuleNotFoundError(f"{', '.join(missing)}: `make .venv/installed-all` installs them")
+    return not missing
 
 
 def python_of(variable: str, *, target: str) -> str:

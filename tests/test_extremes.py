@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from itertools import count, cycle
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -28,7 +27,7 @@ from pgqueue.database.connections import conninfo
 from pgqueue.metrics.exposition import of_the_queue
 from pgqueue.models import History, Message
 from pgqueue.operating.roles import script
-from tests import jobs
+from tests import jobs, programs
 from tests.admin.places import ROOT, admins, make_world
 from tests.eventually import eventually
 from tests.management.calling import call
@@ -456,7 +455,7 @@ def look_at_everything(*, but: Collection[str] = ()) -> None:
         failed = failing(commands(but), lambda words: call(*words))
     failed += failing(pages(but), ask())
     failed += failing([""], lambda accept: of_the_queue("default", accept=accept))
-    if find_spec("pyarrow"):
+    if programs.have("pyarrow"):
         failed += failing(*as_an_export())
     health = call("pgqueue_health", "--format", "json").out
     failed += [line for line in health.splitlines() if "the query failed" in line]

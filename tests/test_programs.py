@@ -82,6 +82,20 @@ def test_no_test_skips_for_want_of_a_program_by_itself() -> None:
     assert found == []
 
 
+def test_a_module_that_is_missing_has_its_name_told_where_all_are_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert programs.have("json", "pathlib")
+    assert not programs.have("json", "no_such_module")
+
+    monkeypatch.setenv(programs.ALL_ARE_REQUIRED, "1")
+    monkeypatch.setattr("django.VERSION", (5, 2))
+    with pytest.raises(ModuleNotFoundError, match="^no_such_module: `make"):
+        programs.have("json", "no_such_module")
+    monkeypatch.setattr("django.VERSION", (6, 1))
+    assert not programs.have("json", "no_such_module")
+
+
 def test_a_program_that_is_there_is_found() -> None:
     assert programs.find("sh", package="dash").endswith("/sh")
 

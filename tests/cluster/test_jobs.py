@@ -13,10 +13,12 @@ import pytest
 from pgqueue import signals
 from pgqueue.claiming.registration import WorkerIds
 from pgqueue.worker.config import WorkerConfig
+from tests import programs
 from tests.eventually import eventually
 from tests.hearing import heard
 
-pytest.importorskip("pyspark")
+if not programs.have("pyspark"):
+    pytest.skip("PySpark is missing", allow_module_level=True)
 
 from pgqueue.cluster.host import WorkerOrder
 from pgqueue.cluster.jobs import Job

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+from tests import programs
 from tests.spark.conftest import connection, url
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["connection", "url"]
 
 NEEDED = ("duckdb_extension_ducklake", "deltalake", "pyiceberg")
-# Only Django 5.2's environment installs the extras.
-if not all(map(find_spec, NEEDED)):
+if not programs.have(*NEEDED):
     collect_ignore_glob = ["test_*.py"]
 
 

@@ -13,6 +13,7 @@ from django.core.management.base import CommandError
 from pgqueue.lake import CatalogUnreachable, MissingPackage, opened
 from pgqueue.lake.formats import LakePlace
 from pgqueue.models import Export
+from tests import programs
 from tests.factories import Connection, ended
 from tests.lake.lakes import OurLake
 from tests.lake.test_exporting import all_ids
@@ -65,7 +66,8 @@ def test_it_says_how_many_rows_are_new(
     ],
 )
 def test_an_option_of_lakes_is_refused_for_parquet(option: str, url: str) -> None:
-    pytest.importorskip("pyspark")
+    if not programs.have("pyspark"):
+        pytest.skip("PySpark is missing")
     name = option.partition("=")[0]
 
     with pytest.raises(CommandError, match=f"{name} needs --tables-format ducklake, delta or"):

@@ -17,6 +17,7 @@ from pyarrow import parquet
 from pgqueue.lake import CatalogUnreachable, Lake, NoTable, OtherSource, opened
 from pgqueue.lake.copies import copy
 from pgqueue.lake.formats import LakePlace
+from tests import programs
 from tests.factories import Connection
 from tests.lake.lakes import OurLake
 from tests.lake.test_exporting import place_of
@@ -98,7 +99,8 @@ class TestACopy:
     ],
 )
 def test_a_report_refuses_an_option_that_lacks_another(option: str, message: str, url: str) -> None:
-    pytest.importorskip("pyspark")
+    if not programs.have("pyspark"):
+        pytest.skip("PySpark is missing")
 
     with pytest.raises(CommandError, match=message):
         call_command("pgqueue_report", option)

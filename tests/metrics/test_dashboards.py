@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from pgqueue.database.connections import borrow
 from pgqueue.metrics import exposition, fleet
+from tests import programs
 
 DOCS = Path(__file__).parents[2] / "docs"
 SUFFIXES = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "gauge": [""]}
@@ -44,7 +44,7 @@ def of_the_alerts() -> list[str]:
 
 def of_streams() -> list[Metric]:
     """Return the figures that the driver of streaming queries tells, if PySpark is installed."""
-    if find_spec("pyspark") is None:
+    if not programs.have("pyspark"):
         return []
     from pgqueue.spark.queryfigures import QueryFigures
 

@@ -132,8 +132,10 @@ prove-peers: $(PEERS_INSTALLED)
 	for each in huey pgqueuer; do $(PEERS_VENV)/bin/python -m pgqueue.embedded --throwaway -- \
 		$(PEERS_VENV)/bin/python -m tests.proof.peers $$each || exit 1; done
 
-# Two versions at once: of each tag of VERSIONS and of this checkout, with a migration under load.
+# Two versions at once: of each tag of VERSIONS and of this checkout, with a migration under load. Before the first release
+# the commit before the newest migration takes the place of the tags.
 mixed-fleet: MINUTES = 2
+mixed-fleet: VERSIONS = $(or $(shell git tag --list 'v*'),$(shell git log -1 --diff-filter=A --format=%h~1 -- 'pgqueue/migrations/0*.py'))
 mixed-fleet: $(INSTALLED_ALL)
 	$(if $(SEED),CHAOS_SEED=$(SEED)) $(RUN) -m tests.proof.versions --minutes $(MINUTES) $(VERSIONS)
 

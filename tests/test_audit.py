@@ -143,23 +143,38 @@ def test_the_workflow_runs_what_a_change_must_pass() -> None:
     assert " .ci/run\n" in (ROOT / ".github" / "workflows" / "ci.yml").read_text()
 
 
-def test_what_takes_hours_runs_each_night() -> None:
+BY_HAND = {"demo", "history", "messages", "constraints", "audit", "clean"} | {
+    *("bench", "bench-peers", "bench-neutral"),  # alone on a machine
+}
+
+
+def test_each_target_is_run_by_a_workflow_unless_by_hand() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    phony, checks = (
+        set(re.findall(rf"^{name}: (.+)$", makefile, re.M)[0].split())
+        for name in (r"\.PHONY", "check")
+    )
+    files = [*(ROOT / ".github" / "workflows").glob("*.yml"), ROOT / ".ci" / "run"]
+    text = "\n".join(path.read_text() for path in files)
+    commands = re.findall(r"^[^#\n]*\b(?:make|suite) (.+)$", text, re.M)
+    run = {word for command in commands for word in command.split()}
+
+    assert phony - run - checks == BY_HAND
+
+
+@pytest.mark.parametrize("version", ["15", "16"])
+def test_each_night_has_another_postgresql(version: str) -> None:
     nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
-    by_hand = [
-        "test-nightly",
-        "test-slow",
-        "test-celery",
-        "prove",
-        "prove-mutations",
-        "prove-peers",
-        "interleave",
-        "model",
-        "fuzz",
-        "soak",
-    ]
-    for target in by_hand:
-        assert re.search(rf"run: make {target}( |$)", nightly, re.M), target
-        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), target
+
+    assert f"run: make test-postgres VERSION={version}\n" in nightly
+
+
+def test_each_night_has_the_whole_suite_with_the_newest_django() -> None:
+    nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+    newest = max(re.findall(r"(\d+):3\.\d+", (ROOT / "Makefile").read_text()))
+
+    for target in ("test", "test-slow"):
+        assert f'run: make {target} DJANGO={newest} PYTHON="$(.ci/python-3.14)"\n' in nightly
 
 
 @pytest.mark.parametrize(

@@ -91,10 +91,17 @@ def current() -> str | None:
     return _checked(functions().current(), "current() returned")
 
 
+class SharedKey(str):
+    """A dedupe key that all tenants share."""
+
+    __slots__ = ()
+
+
 def own_key(key: Any, metadata: Mapping[str, Any]) -> Any:
     """Return the dedupe key by which a message is stored: the name of its tenant stands in front.
 
-    Without a tenant the key stays as it is. An invalid key stays, too: its caller refuses it.
+    Without a tenant the key stays as it is, and so does a `SharedKey`. An invalid key stays, too:
+    its caller refuses it.
 
     Args:
         metadata: the message's own. A tenant that they name is the message's, as in `carried`.
@@ -102,6 +109,8 @@ def own_key(key: Any, metadata: Mapping[str, Any]) -> Any:
     Raises:
         InvalidTenant: `current()`, or the metadata, returned no name.
     """
+    if isinstance(key, SharedKey):
+        return str(key)
     if settings().tenant is None or not key or not isinstance(key, str):
         return key
     named = metadata[TENANT] if TENANT in metadata else current()

@@ -13,6 +13,7 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.request import OURS
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidTask
+from pgqueue.tasks.tenants import SharedKey
 from pgqueue.values.error_words import checked_option, shown, suggestion
 from pgqueue.values.number_checks import as_timedelta
 
@@ -149,10 +150,10 @@ def _task_id(task: Any, value: Any) -> dict[str, Any]:
         raise InvalidTask(
             f"task_id={shown(value)}: a number is the id of another message. Put a word before it."
         )
-    # By this dedupe key, AsyncResult also finds the message after its end.
+    # By this dedupe key, AsyncResult finds the message in each tenant, and also after its end.
     remembered = task.conf.result_expires or max(settings().retention.values())
     own = {OURS: {"id": text}}
-    return {"dedupe_key": text, "dedupe_for": remembered, "metadata": own}
+    return {"dedupe_key": SharedKey(text), "dedupe_for": remembered, "metadata": own}
 
 
 def _headers(task: Any, value: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -25,7 +25,7 @@ from pgqueue.compat.celery.exceptions import (
     Unsupported,
 )
 from pgqueue.compat.celery.joining import check_parents
-from pgqueue.compat.celery.request import CeleryContext, context_of, given_id, request_of
+from pgqueue.compat.celery.request import CeleryContext, context_of, request_of
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import Defer, Discard, ParentFailed, UnknownTask
 from pgqueue.tasks import Task, TaskContext, registry
@@ -93,13 +93,6 @@ class CeleryTask(Task[Any, Any]):
             own["soft_timeout"] = checked({"timeout": own["soft_timeout"]})["timeout"]
         changed = super().using(**options)
         return replace(changed, **own) if own else changed
-
-    def dedupe_key_of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-        """Return the dedupe key. A task_id has no tenant: `AsyncResult` finds it anywhere."""
-        task_id = given_id(self.metadata)
-        if task_id is not None and task_id == self.dedupe_key:
-            return task_id
-        return super().dedupe_key_of(args, kwargs)
 
     def for_message(self, changed: bytes | None) -> CeleryTask:
         """Return the task by the current settings, with the options of one message."""

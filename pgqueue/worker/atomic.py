@@ -39,7 +39,8 @@ from pgqueue.worker.settler import (
 logger = logger_of(__name__)
 
 LONGER = "2s"
-"""How long a pause waits for a lock after the commit: what follows a failure would not pause."""
+"""How long a run that is over waits for a lock: to pause after its commit, or to grow its flow. One
+thread concludes all async runs, and waits with it."""
 
 BEGINNING = "500ms"
 """How long a run that begins waits for a transaction that has locked its message. It is longer than
@@ -158,11 +159,14 @@ class AtomicRun:
     def _run_locked(self) -> Ending:
         connection, leased = connections[self.alias].connection, self.run.leased
         # Lock the message's row first: heartbeat and rescue skip it during the run.
-        patience = None if self.has_run else BEGINNING
+        patience = LONGER if self.has_run else BEGINNING
         try:
             leased.lock = lease.lock(connection, leased.claim, patience=patience)
         except LockNotAvailable as error:
-            # It keeps no thread waiting. The settler hands it back once it is free.
+            # It keeps no thread waiting. The settler writes the end once the message is free.
+            if self.has_run:
+                ended = ending_after(self.run.task, self.run.context, error)
+                raise FailedUnwritten(ended) from error
             raise NotBegun from error
         if not leased.lock:
             leased.lost = True

@@ -20,7 +20,7 @@ from django.contrib.auth.models import Group
 from django.core.management import call_command
 from django.db import IntegrityError, connection, transaction
 
-from pgqueue import TaskContext, signals, task
+from pgqueue import TaskContext, flow, signals, task
 from pgqueue.calls.outcomes import Closed, Ending, HandedBack, Retried
 from pgqueue.claiming.run_counts import Tally
 from pgqueue.database.connections import Session, connect
@@ -44,6 +44,7 @@ from pgqueue.worker.runner import Runner
 from pgqueue.worker.settler import Settler
 from pgqueue.worker.timeouts import Timeouts
 from pgqueue.worker.wakeups import Wakeups
+from tests import flow_jobs
 from tests.eventually import eventually
 from tests.factories import claim
 
@@ -763,6 +764,24 @@ class TestAnAtomicTask:
         assert not leased.lost
         assert isinstance(run(leased), Closed)
         assert History.objects.get().outcome == Outcome.SUCCEEDED
+
+    def test_that_has_grown_waits_for_no_transaction_that_has_its_message_locked(self) -> None:
+        with flow("grows") as f:
+            f.enqueue(flow_jobs.grow.using(max_attempts=2), 1)
+        leased = claim_one()
+
+        with (
+            ThreadPoolExecutor(1) as pool,
+            closing(connect("default", name="test")) as operator,
+            operator.transaction(force_rollback=True),
+        ):
+            cancel.cancel(operator, [leased.claim.id])
+            ending = pool.submit(run, leased).result(10)
+
+        assert isinstance(ending, Retried)
+        assert not leased.lost
+        assert isinstance(run(leased), Closed)
+        assert Message.objects.count() == 2
 
     def test_is_isolated_only_as_postgresql_can(self) -> None:
         with pytest.raises(InvalidTask, match="one of read committed, repeatable read, serial"):

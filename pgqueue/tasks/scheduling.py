@@ -234,7 +234,13 @@ def _enqueue(
     own = task.scheduled_by(scheduled.name)
     options: dict[str, Any] = {
         **own,
-        "metadata": {**task.metadata, **own.get("metadata", {}), **metadata},
+        # "Run now" is pressed in a tenant, and ticks are in none: both must have the same key.
+        "metadata": {
+            **tenants.outside(),
+            **task.metadata,
+            **own.get("metadata", {}),
+            **metadata,
+        },
         "enqueue_on_commit": False,
         **OVERLAPS[scheduled.overlap](lane),
         **where,

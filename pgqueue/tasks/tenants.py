@@ -91,6 +91,15 @@ def current() -> str | None:
     return _checked(functions().current(), "current() returned")
 
 
+def outside() -> dict[str, None]:
+    """Return metadata of a message that does not get the tenant that is entered here.
+
+    Raises:
+        InvalidTenant: `current()` returned no name.
+    """
+    return {} if settings().tenant is None or current() is None else {TENANT: None}
+
+
 class SharedKey(str):
     """A dedupe key that all tenants share."""
 

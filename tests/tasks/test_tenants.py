@@ -435,6 +435,32 @@ class TestASchedule:
         with pytest.raises(InvalidSchedule, match="there are no tenants"):
             scheduling.run("s")
 
+    @pytest.mark.usefixtures("tenancy")
+    def test_that_is_run_in_a_tenant_has_the_message_of_its_ticks(self) -> None:
+        models.Schedule.objects.create(
+            name="s", task="tests.jobs.anything", every=timedelta(hours=1), overlap="skip"
+        )
+
+        came_of = [scheduling.run("s").came_of for answers["current"] in (None, "north")]
+
+        assert came_of == ["stored", "existing"]
+        assert (stored(), dedupe_keys()) == ([None], ["schedule:s"])
+
+    @pytest.mark.usefixtures("tenancy")
+    def test_that_is_run_in_a_tenant_has_the_tenant_of_its_task(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        models.Schedule.objects.create(
+            name="s", task="tests.jobs.anything", every=timedelta(hours=1), overlap="allow"
+        )
+        answers["current"] = "north"
+        scheduling.run("s")
+        own = jobs.anything.using(metadata={"tenant": "south"})
+        monkeypatch.setattr(scheduling, "known", lambda name: own)
+        scheduling.run("s")
+
+        assert stored() == [None, "south"]
+
     def test_its_digest_is_another_one_only_with_the_option(self) -> None:
         plain = scheduling._described(jobs.anything, Schedule(60))
 

@@ -199,9 +199,10 @@ def _until(expires: Any) -> datetime:
 
 
 def _continued(metadata: str | bytes | Mapping[str, Any]) -> int:
-    """Return the number of a message's `continue_as`."""
+    """Return the number of a message's `continue_as`; 0 for a producer's own text of this name."""
     plain = metadata if isinstance(metadata, Mapping) else json.loads(metadata)
-    return int(plain.get("continued") or 0)
+    number = plain.get("continued")
+    return number if isinstance(number, int) else 0
 
 
 def link_view(*, authorize: Authorize | None = None) -> Callable[..., HttpResponse]:

@@ -63,6 +63,14 @@ def test_a_get_shows_a_page_and_a_post_sends_the_signal(client: Client) -> None:
     assert returned(result) == "no"
 
 
+def test_a_link_is_of_a_message_whose_own_metadata_say_continued(client: Client) -> None:
+    result = asked(link_tasks.asks.using(metadata={"continued": "from a page"}))
+
+    client.post(sent[0])
+
+    assert returned(result) == "yes"
+
+
 def test_the_first_answer_to_a_question_counts(client: Client) -> None:
     result = asked(link_tasks.asks)
     yes, no = sent

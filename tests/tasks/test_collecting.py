@@ -105,6 +105,14 @@ class TestASecondCall:
         assert later.came_of == "collected"
         assert items() == [[[1, 2, 3]]]
 
+    @pytest.mark.parametrize("conflict", ["collect", "replace"])
+    def test_joins_a_message_whose_own_metadata_say_continued(self, conflict: Any) -> None:
+        task = jobs.index.using(metadata={"continued": "from a page"}, on_conflict=conflict)
+
+        came_of = [task.enqueue([number]).came_of for number in (1, 2)]
+
+        assert came_of == ["stored", {"collect": "collected", "replace": "replaced"}[conflict]]
+
     def test_is_one_transaction_with_its_callers(self) -> None:
         jobs.index.enqueue([1])
 

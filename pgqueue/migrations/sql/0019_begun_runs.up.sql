@@ -10,7 +10,8 @@ WHERE c.oid = 'pgqueue_message'::regclass;
 -- waits for a transaction that has stored the same key and is not committed. `DO UPDATE` locks the row
 -- that it finds: only where claims take the key away, so that it never finds a message that runs.
 -- A message of a flow is never replaced: others take what it returns, and it may wait for others. Nor is a run that has
--- done a step, has stored its progress or has continued as another round: all of it belongs to its own arguments.
+-- done a step, has stored its progress or has continued as another round: all of it belongs to its own arguments. Before a
+-- first run, `continued` in the metadata is the producer's.
 CREATE OR REPLACE FUNCTION pgqueue_store_once_v1(
     given pgqueue_message, dedupe_for interval, replaces boolean, OUT id bigint, OUT came_of text)
 LANGUAGE plpgsql AS $$
@@ -48,7 +49,7 @@ BEGIN
             SELECT FROM pgqueue_message m
             WHERE m.channel = given.channel AND m.dedupe_key = given.dedupe_key
               AND m.state IN ('held', 'scheduled', 'ready', 'running')
-              AND (m.state = 'running' OR m.progress IS NOT NULL OR m.metadata ? 'continued'
+              AND (m.state = 'running' OR m.progress IS NOT NULL OR (m.attempt > 0 AND m.metadata ? 'continued')
                    OR EXISTS (SELECT FROM pgqueue_step s WHERE s.message_id = m.id)))
         THEN
             INSERT INTO pgqueue_message AS m

@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections
+from psycopg.errors import LockNotAvailable
 
+from pgqueue.calls.outcomes import HandedBack
 from pgqueue.calls.stand_ins import stand_in
 from pgqueue.codec.arguments import Codec
 from pgqueue.codec.encoding import ExactHint
@@ -33,6 +35,7 @@ from pgqueue.exceptions import (
     LeaseLost,
     StepFailed,
     StepTimeout,
+    Suspend,
     TaskTimeout,
 )
 from pgqueue.options.retries import Backoff, as_backoff
@@ -311,8 +314,13 @@ def lock_message(run: StepRun) -> None:
 
     Raises:
         LeaseLost: this run has lost its message, and must write nothing.
+        Suspend: another transaction has it locked. The settler hands it back once it is free.
     """
-    run.run.lock = lease.lock(connections[run.database].connection, run.claim)
+    connection = connections[run.database].connection
+    try:
+        run.run.lock = lease.lock(connection, run.claim, patience=lease.LOCKING)
+    except LockNotAvailable as error:
+        raise Suspend(HandedBack()) from error
     if run.run.lock is None:
         run.records.check_kept("lost")
 

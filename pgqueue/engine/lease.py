@@ -24,6 +24,10 @@ SQL = load(__name__)
 BATCH = 500
 LETTING_GO = 1.0  # seconds
 BEGINNING = 1.0
+LOCKING = "500ms"
+"""How long a run that begins, or an atomic step, waits for a transaction that has locked its
+message. It is longer than a heartbeat, and shorter than the time after which PostgreSQL looks for a
+deadlock."""
 LOOK = 0.01
 
 

@@ -42,10 +42,6 @@ LONGER = "2s"
 """How long a run that is over waits for a lock: to pause after its commit, or to grow its flow. One
 thread concludes all async runs, and waits with it."""
 
-BEGINNING = "500ms"
-"""How long a run that begins waits for a transaction that has locked its message. It is longer than
-a heartbeat, and shorter than the time after which PostgreSQL looks for a deadlock."""
-
 GONE = (NotBegun, TransactionLost)
 """Errors after which nothing can be written in the transaction."""
 
@@ -159,7 +155,7 @@ class AtomicRun:
     def _run_locked(self) -> Ending:
         connection, leased = connections[self.alias].connection, self.run.leased
         # Lock the message's row first: heartbeat and rescue skip it during the run.
-        patience = LONGER if self.has_run else BEGINNING
+        patience = LONGER if self.has_run else lease.LOCKING
         try:
             leased.lock = lease.lock(connection, leased.claim, patience=patience)
         except LockNotAvailable as error:

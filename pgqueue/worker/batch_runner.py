@@ -28,7 +28,6 @@ from pgqueue.tasks.run_middleware import around
 from pgqueue.values.tracebacks import calls_user_code
 from pgqueue.worker.announcing import complain, tell_receivers
 from pgqueue.worker.atomic import (
-    BEGINNING,
     GONE,
     AtomicRun,
     FailedUnwritten,
@@ -329,7 +328,7 @@ class AtomicBatch(AtomicRun):
         batch.forget()  # an earlier call was rolled back
         claims = [run.leased.claim for run in leased.runs]
         try:
-            locks = lease.lock_all(connection, claims, patience=BEGINNING)
+            locks = lease.lock_all(connection, claims, patience=lease.LOCKING)
         except LockNotAvailable as error:
             raise NotBegun from error
         for run in leased.runs:

@@ -95,6 +95,35 @@ class TestAnAtomicStep:
         assert calls == ["a"]
         assert groups() == ["a"]
 
+    @pytest.mark.parametrize("is_block", [False, True])
+    def test_whose_message_another_transaction_has_locked_ends_the_run(
+        self, is_block: bool
+    ) -> None:
+        def step(run: DurableContext) -> None:
+            if not is_block:
+                run.step(write, "a", atomic=True)
+                return
+            with run.atomic("write"):
+                write("a")
+
+        @durable
+        def works(run: DurableContext) -> int:
+            if run.attempt == 1:
+                with connect("default", name="other") as other, other.transaction():
+                    other.execute("SET LOCAL idle_in_transaction_session_timeout = '5s'")
+                    other.execute(
+                        "SELECT FROM pgqueue_message WHERE id = %s FOR UPDATE", [run.claim.id]
+                    )
+                    step(run)
+            step(run)
+            return run.attempt
+
+        result = works.enqueue()
+
+        assert returned(result) == 2
+        assert calls == ["a"]
+        assert result.failures == 0
+
     def test_whose_message_is_to_be_rescued_meanwhile_keeps_it(self) -> None:
         def write_beside_a_rescue(id: int) -> None:
             write("a")

@@ -83,6 +83,20 @@ class TestARerun:
 
         assert returned(result.rerun()) == 3
 
+    def test_has_the_arguments_of_the_last_round(self) -> None:
+        @durable
+        def works(run: DurableContext, number: int) -> str:
+            if number < 3:
+                run.continue_as(number + 1)
+            return f"round {number}"
+
+        result = works.enqueue(1)
+        returned(result)
+        again = result.rerun()
+
+        assert Message.objects.get(id=int(again.id)).payload["args"] == [3]
+        assert returned(again) == "round 3"
+
     def test_may_have_other_arguments(self) -> None:
         def plain(value: int, more: int = 1) -> int:
             return value + more

@@ -181,7 +181,8 @@ WITH ended AS MATERIALIZED (
 -- name: restart
 -- Have each message run from its top with other arguments, as if it were new. Its place stays: its id, its dedupe key, its
 -- turn in an ordered lane, and the signals that no step has taken. Events are for the step that has waited for them. A
--- signal with a dedupe id stays for 30 days, so that a repetition does not count. The id of a link is of its round.
+-- signal with a dedupe id stays for 30 days, so that a repetition does not count. The id of a link is of its round. The
+-- calls of a `gather(cancels=True)` that the run has left are cancelled, as by `pgqueue_take_steps_v1`.
 WITH ended AS MATERIALIZED (
 -- include: each_once
     FROM unnest(%(ids)s::bigint[], %(attempts)s::int[], %(workers)s::uuid[], %(payloads)s::text[])
@@ -190,6 +191,16 @@ WITH ended AS MATERIALIZED (
 -- include: mine
 , forgotten AS (
     DELETE FROM pgqueue_step WHERE message_id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
+    RETURNING message_id, kind, state, result
+), cleaning AS (
+    INSERT INTO pgqueue_message
+        (channel, key, task, payload, metadata, priority, max_attempts, state, run_at, created_at, ordered, governed)
+    SELECT m.channel, '', 'pgqueue.durable.cleaning.cancel_calls',
+           jsonb_build_object('args', jsonb_build_array(f.result ->> 'flow'), 'kwargs', '{}'::jsonb), '{}', 0, 20, 'ready',
+           statement_timestamp(), statement_timestamp(), false, pgqueue_is_governed_v1(m.channel, '')
+    FROM forgotten f CROSS JOIN LATERAL (SELECT channel FROM pgqueue_message WHERE id = f.message_id LIMIT 1) m
+    WHERE f.kind = 'call' AND f.state = 'waiting' AND f.result -> 'cancels' = 'true'
+    RETURNING id, channel, key, governed, state
 ), spent AS (
     DELETE FROM pgqueue_signal
     WHERE message_id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
@@ -198,7 +209,7 @@ WITH ended AS MATERIALIZED (
            OR starts_with(name, '@'))
 ), unwatched AS (
     DELETE FROM pgqueue_event_wait WHERE message_id = ANY (ARRAY(SELECT id FROM mine WHERE cancel_requested_at IS NULL))
-), changed AS (
+), restarted AS (
     UPDATE pgqueue_message m
     SET state = 'ready',
         payload = given::jsonb,
@@ -214,6 +225,10 @@ WITH ended AS MATERIALIZED (
         lease_until = NULL
 -- include: to_be_changed
     RETURNING m.id, m.channel, m.key, m.governed, m.flow_id, m.state, NULL AS fault
+), changed AS (
+    SELECT * FROM restarted
+    UNION ALL
+    SELECT id, channel, key, governed, NULL, state, NULL FROM cleaning
 ),
 -- include: changed_or_cancelled
 

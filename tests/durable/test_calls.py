@@ -688,6 +688,27 @@ class TestContinuing:
 
         assert calls == [3]
 
+    @pytest.mark.parametrize("is_governed", [False, True])
+    def test_cancels_calls_that_are_of_no_use_without_the_round(self, is_governed: bool) -> None:
+        task = declare_square(run_after=3600)
+        if is_governed:
+            Operated("default").policy(max_running=5)
+
+        @durable
+        def works(run: DurableContext, number: int) -> int:
+            if number == 1 and run.attempt > 1:
+                run.continue_as(2)  # as new code does that no longer gathers
+            if number == 1:
+                run.gather([run.call(task, 1)], cancels=True)
+            return number
+
+        result = works.enqueue(1)
+        run(result)
+        Message.objects.filter(id=result.id).update(state="ready")
+
+        assert returned(result) == 2
+        assert not Message.objects.exists()
+
     def test_keeps_its_turn_in_an_ordered_lane(self) -> None:
         @durable(key="lane", ordered=True)
         def works(run: DurableContext, number: int) -> None:

@@ -266,7 +266,7 @@ def _send(id: str, given: Any, payload: Any, *, database: str | None, **options:
     except MessageEnded as error:
         # Perhaps the message is not committed yet: the sender tries again.
         raise _MessageRefused(409, error) from error
-    except (InvalidArgument, InvalidStep) as error:
+    except (InvalidArgument, InvalidMessage, InvalidStep) as error:
         raise _MessageRefused(400, error) from error
 
 

@@ -66,6 +66,7 @@ def test_one_that_can_not_be_a_signal_says_why() -> None:
     for more in ({"name": ""}, {"payload": "x" * 70_000}):
         refused = sent(more=more)
         assert refused.status_code == 400, more
+    assert sent("i" * 800).status_code == 400
     with pytest.raises(TypeError, match=r"signal= returned 'go'"):
         post("nonsense")
     assert not Dedupe.objects.exists()

@@ -34,6 +34,10 @@ class MessageQuerySet(models.QuerySet["Message"]):
         """The messages of one channel, found by its indexes."""
         return self.filter(INDEXED, channel=channel)
 
+    def in_channels(self, channels: Iterable[str]) -> MessageQuerySet:
+        """The messages of several channels, found by their indexes."""
+        return self.filter(INDEXED, channel__in=channels)
+
     def dead(self) -> MessageQuerySet:
         """Failed or lost too often: kept for a replay."""
         return self.filter(state=State.DEAD)

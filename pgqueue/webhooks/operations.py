@@ -15,6 +15,7 @@ from pgqueue.database.migration_check import needing_tables
 from pgqueue.events import groups, subscribing, subscriptions
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidWebhook
+from pgqueue.listing.index import channels_in_use
 from pgqueue.models import Message, Subscription, Webhook
 from pgqueue.models.fields import database_time
 from pgqueue.models.webhook import DELIVER, DELIVER_BATCH
@@ -235,9 +236,12 @@ def send_test(name: str, *, database: str | None = None) -> TaskResult[Any]:
 
 
 def deliveries(webhook: Webhook, alias: str) -> Any:
-    """Return the messages of a webhook that have not ended."""
-    rows = Message.objects.using(alias).in_channel(webhook.channel)
-    return rows.filter(key=webhook.name)
+    """Return the messages of a webhook that have not ended, in any channel.
+
+    Its channel may have been changed, and a message may have been moved.
+    """
+    rows = Message.objects.using(alias).in_channels(channels_in_use(alias))
+    return rows.filter(key=webhook.name, task__in=[DELIVER, DELIVER_BATCH])
 
 
 def _find(alias: str, name: str) -> Webhook:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,11 +21,13 @@ from pgqueue.options.webhook_options import new_secret
 from pgqueue.testing import run_all
 from pgqueue.webhooks import delivering
 from pgqueue.webhooks.targets import find_target
+from tests import jobs
 from tests.webhooks.receiver import Receiver
-from tests.webhooks.test_bodies import as_lines
+from tests.webhooks.test_bodies import as_lines, event
 
 pytestmark = pytest.mark.django_db
 URL = "https://example.com/hooks?token=hidden"
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def create(name: str = "shop", url: str = URL, **options: Any) -> Webhook:
@@ -315,3 +317,29 @@ def test_publishing_makes_no_message_by_itself() -> None:
     publish("order.paid")
 
     assert not Message.objects.exists()
+
+
+class TestADeliveryInAnotherChannel:
+    """The channel of its webhook was changed."""
+
+    @pytest.fixture(autouse=True)
+    def _stored(self) -> None:
+        create(channel="first")
+        for state in ("scheduled", "dead"):
+            id = delivering.deliver.using(channel="first", key="shop").enqueue(event()).id
+            Message.objects.filter(pk=id).update(state=state, run_at=LATER)
+        Webhook.objects.filter(pk="shop").update(channel="second")
+
+    def test_is_ready_after_a_resume(self) -> None:
+        assert webhooks.resume("shop") == 1
+        assert Message.objects.filter(state="ready").count() == 1
+
+    def test_is_replayed(self) -> None:
+        assert webhooks.replay("shop") == 1
+        assert not Message.objects.dead().exists()
+
+    def test_is_not_a_message_of_another_task_with_the_same_key(self) -> None:
+        other = jobs.add.using(channel="first", key="shop", run_after=3600).enqueue(1)
+
+        assert webhooks.resume("shop") == 1
+        assert Message.objects.get(pk=other.id).state == "scheduled"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 import psycopg
@@ -14,6 +15,7 @@ from pgqueue.events.reading import is_own, meeting
 from pgqueue.events.recorded import RecordedEvent
 from pgqueue.exceptions import InvalidSubscription
 from pgqueue.options.filters import Filter, as_regex
+from pgqueue.options.sql_conditions import SQLCondition
 from pgqueue.streams import wire
 from pgqueue.values.instants import aware
 
@@ -21,6 +23,8 @@ PAGE = 500
 """The maximum of events in one read."""
 MOST_PATTERNS = 100
 """The maximum of topic patterns in a query. With more, the feed reads all events, and filters."""
+MOST_PAIRS = 20_000
+"""The maximum of pairs of a condition and an event in a statement."""
 
 
 def of_any(filters: Iterable[Filter]) -> Filter:
@@ -56,35 +60,93 @@ def chunks_of(
 def matched_by(
     connection: Connection, filters: Iterable[Filter], events: Sequence[RecordedEvent]
 ) -> dict[Filter, list[RecordedEvent]]:
-    """Return the events that each filter matches. PostgreSQL checks the payloads."""
-    matched = {
-        wanted: [
-            each
-            for each in events
-            if _wants_topic(wanted.topics, each.topic) and wanted.key in (None, each.key)
-        ]
-        for wanted in filters
-    }
-    conditional = [wanted for wanted, found in matched.items() if wanted.path and found]
+    """Return the events that each filter matches. PostgreSQL checks the payloads.
+
+    Filters with the same topics, conditions or condition in SQL share its evaluation.
+    """
+    matched = _by_topic_and_key(filters, events)
+    conditional = {wanted: found for wanted, found in matched.items() if wanted.path and found}
     if conditional:
-        asked = [
-            (number, event.position)
-            for number, wanted in enumerate(conditional)
-            for event in matched[wanted]
-        ]
-        met = set(log.meeting(connection, conditional, asked))
-        for number, wanted in enumerate(conditional):
-            matched[wanted] = [e for e in matched[wanted] if (number, e.position) in met]
-    return {wanted: _in_condition(connection, wanted, found) for wanted, found in matched.items()}
+        met = _meeting(connection, conditional)
+        for wanted in conditional:
+            positions = met[_conditions_of(wanted)]
+            matched[wanted] = [each for each in matched[wanted] if each.position in positions]
+    return _in_conditions(connection, matched)
 
 
-def _in_condition(
-    connection: Connection, wanted: Filter, events: list[RecordedEvent]
-) -> list[RecordedEvent]:
-    """Return the events that meet a filter's condition in SQL."""
-    if wanted.condition is None or not events:
-        return events
-    return meeting(connection, wanted.condition, events)
+def _by_topic_and_key(
+    filters: Iterable[Filter], events: Sequence[RecordedEvent]
+) -> dict[Filter, list[RecordedEvent]]:
+    by_topics: dict[tuple[str, ...], dict[str | None, list[RecordedEvent]]] = {}
+    matched = {}
+    for wanted in filters:
+        if wanted.topics not in by_topics:
+            by_topics[wanted.topics] = _by_key(wanted.topics, events)
+        matched[wanted] = by_topics[wanted.topics].get(wanted.key, [])
+    return matched
+
+
+def _by_key(
+    topics: tuple[str, ...], events: Sequence[RecordedEvent]
+) -> dict[str | None, list[RecordedEvent]]:
+    """Return the events that match the topics by their keys; None has the events of all keys."""
+    found: dict[str | None, list[RecordedEvent]] = defaultdict(list)
+    for each in events:
+        if _wants_topic(topics, each.topic):
+            found[None].append(each)
+            found[each.key].append(each)
+    return found
+
+
+def _meeting(
+    connection: Connection, matched: Mapping[Filter, Iterable[RecordedEvent]]
+) -> dict[Filter, set[int]]:
+    """Return the positions of the events that meet the conditions of filters, by `_conditions_of`.
+
+    A statement has a bounded number of pairs: with thousands of conditions, it would last longer
+    than a statement may.
+    """
+    asked: dict[Filter, set[int]] = defaultdict(set)
+    for wanted, found in matched.items():
+        asked[_conditions_of(wanted)].update(each.position for each in found)
+    pairs = [(wanted, position) for wanted, found in asked.items() for position in found]
+    met: dict[Filter, set[int]] = {wanted: set() for wanted in asked}
+    for start in range(0, len(pairs), MOST_PAIRS):
+        part = pairs[start : start + MOST_PAIRS]
+        numbers = {
+            wanted: number for number, wanted in enumerate(dict.fromkeys(w for w, _ in part))
+        }
+        conditions = list(numbers)
+        given = [(numbers[wanted], position) for wanted, position in part]
+        for number, position in log.meeting(connection, conditions, given):
+            met[conditions[number]].add(position)
+    return met
+
+
+@lru_cache(10_000)
+def _conditions_of(wanted: Filter) -> Filter:
+    return Filter(where=wanted.where)
+
+
+def _in_conditions(
+    connection: Connection, matched: Mapping[Filter, list[RecordedEvent]]
+) -> dict[Filter, list[RecordedEvent]]:
+    """Return the events that meet the filters' conditions in SQL."""
+    asked: dict[SQLCondition, dict[int, RecordedEvent]] = defaultdict(dict)
+    for wanted, found in matched.items():
+        if wanted.condition is not None:
+            asked[wanted.condition].update((each.position, each) for each in found)
+    met = {
+        condition: {each.position for each in meeting(connection, condition, list(found.values()))}
+        for condition, found in asked.items()
+        if found
+    }
+    return {
+        wanted: found
+        if wanted.condition is None
+        else [each for each in found if each.position in met.get(wanted.condition, ())]
+        for wanted, found in matched.items()
+    }
 
 
 def fails(connection: Connection, wanted: Filter, events: Sequence[RecordedEvent]) -> bool:

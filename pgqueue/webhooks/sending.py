@@ -292,7 +292,7 @@ class _Answer(HTTPResponse):
 class _Checked:
     """A connection to a checked address."""
 
-    response_class = _Answer
+    response_class: Any = _Answer
     _since: float = inf
 
     def _new_conn(self: Any) -> Any:

@@ -303,6 +303,11 @@ def _checked(
     database = identity.of(connection)
     if offset.database != database:
         raise OtherCluster(_OTHER.format(theirs=offset.database, ours=database))
+    if floor < offset.floor:  # it never falls, except by a restore
+        raise OtherCluster(
+            f"Retention had removed history up to transaction {offset.floor} when the query began, "
+            f"and up to {floor} here: {_EARLIER}"
+        )
     _check_reached(connection, offset.last, offset.marker, following, floor)
     if read_up_to:
         _check_reached(connection, read_up_to.last, read_up_to.marker, following, floor)

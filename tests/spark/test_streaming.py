@@ -404,6 +404,20 @@ class TestAnotherCluster:
         with pytest.raises(OtherCluster, match="restored to an earlier time"):
             list(streaming.read(stream.options, stream.offset, part))
 
+    def test_restored_to_before_a_removal_is_refused(
+        self, url: str, connection: Connection
+    ) -> None:
+        ended(connection)
+        [floor] = one(connection, "SELECT max(txid) FROM pgqueue_history")
+        LogFloor.objects.create(log="history", position=floor)
+        stream = Stream(url, **START)
+        LogFloor.objects.update(position=floor - 1)
+        ended(connection)
+
+        # Otherwise it would miss that retention removes the restored rows anew.
+        with pytest.raises(OtherCluster, match="restored to an earlier time"):
+            stream.step()
+
     def test_with_the_same_number_is_refused(self, url: str, connection: Connection) -> None:
         ended(connection, 3)
         stream = Stream(url, **START)

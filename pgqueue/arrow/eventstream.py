@@ -56,7 +56,7 @@ class Offset(NamedTuple):
             "database": self.database,
             "position": self.last,
             "marker": self.marker,
-            "began": self.began,
+            **({} if self.began is None else {"began": self.began}),
         }
 
     @classmethod

@@ -85,8 +85,8 @@ class Offset(NamedTuple):
             **self.last._asdict(),
             "marker": self.marker,
             "floor": self.floor,
-            "began": self.began and self.began._asdict(),
             "is_whole": self.is_whole,
+            **({} if self.began is None else {"began": self.began._asdict()}),
         }
 
     @classmethod

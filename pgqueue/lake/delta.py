@@ -34,7 +34,7 @@ from pgqueue.lake.formats import (
 EXTRA = "delta"
 APP = "pgqueue"
 """The beginning of the names of the transaction identifiers."""
-PARTS = ("txid", "id", "position", "marker", "floor")
+PARTS = ("txid", "id", "position", "marker", "floor", "is_whole")
 NOTHING = -(2**63)
 """The number in place of a marker that is None."""
 REMEMBERED, REMEMBERED_HOURS = "delta.deletedFileRetentionDuration", 7 * 24
@@ -128,7 +128,7 @@ class DeltaLake:
                     app_transactions=[
                         self._delta.Transaction(
                             _app(self._place.source, part),
-                            NOTHING if position[part] is None else position[part],
+                            NOTHING if position[part] is None else int(position[part]),
                         )
                         for part in PARTS
                         if part in position

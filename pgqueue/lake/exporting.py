@@ -335,7 +335,11 @@ class _Exporting:
             self._check_is_new(name)
         options = self._options(of or name)
         with self._naming(name):
-            offset = follow.Offset.from_json(position) if position else follow.first(options)
+            if position:
+                offset = follow.Offset.from_json(position)
+            else:
+                # A table has the rows and the position of a batch, so no batch is begun anew.
+                offset = follow.first(options)._replace(began=None)
             follow.check(self._url, offset)
         return _Followed(name, follow, options, until, offset, position, shape)
 

@@ -92,8 +92,9 @@ ORCHESTRATING = $(ORCHESTRATORS_VENV)/installed
 test-orchestrators: $(TESTED) $(ORCHESTRATING)
 	ORCHESTRATORS_PYTHON=$(abspath $(ORCHESTRATORS_VENV))/bin/python $(RUN) -m pytest -n 0 -m orchestrators $(OPTIONS) tests/orchestrators
 
-# Random histories held against two models, and then everybody at once, for half of the minutes. SEED=… gives its rounds the
-# same seeds again; each round prints its own, which MODEL_SEED=… repeats alone.
+# Random histories held against four models, and everybody at once, for half of the minutes each. Before them all states of the
+# small models are visited, for some more minutes. SEED=… gives its rounds the same seeds again; each round prints its own, which
+# MODEL_SEED=… repeats alone.
 MINUTES ?= 10
 model: $(INSTALLED)
 	$(if $(SEED),MODEL_FIRST_SEED=$(SEED)) MODEL_MINUTES=$(MINUTES) $(RUN) -m pytest tests/model -m "" -x -s --timeout=0

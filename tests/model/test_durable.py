@@ -404,7 +404,7 @@ def test_everything_happens_once_whatever_happens_to_workers_and_server(
     server.start()
     stage = Stage(server, tmp_path, "durable")
     stage.environment.update(PGQUEUE_LEASE=str(LEASE), MODEL_NAP="0.4")
-    until = time.monotonic() + 60 * MINUTES / 2
+    until = time.monotonic() + 60 * MINUTES / 4
     chance = random.Random(FIRST)
     number = SEED or chance.randrange(10**6)
     try:

@@ -162,6 +162,15 @@ def test_each_target_is_run_by_a_workflow_unless_by_hand() -> None:
     assert phony - run - checks == BY_HAND
 
 
+def test_the_page_about_tests_has_each_target_and_no_other() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    page = (ROOT / "docs" / "internals" / "running.md").read_text("utf-8")
+    phony = set(re.findall(r"^\.PHONY: (.+)$", makefile, re.M)[0].split())
+    parts = set(re.findall(r"^check: (.+)$", makefile, re.M)[0].split())
+
+    assert set(re.findall(r"`make ([a-z-]+)", page)) == phony - parts - {"clean"}
+
+
 @pytest.mark.parametrize("version", ["15", "16"])
 def test_each_night_has_another_postgresql(version: str) -> None:
     nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()

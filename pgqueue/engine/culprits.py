@@ -385,11 +385,11 @@ def number_left_out(connection: psycopg.Connection[Any]) -> int:
     """
     if not _left_out:  # as nearly always
         return 0
-    own, now = _key(connection)[:4], monotonic()
+    [own, *_], now = _key(connection), monotonic()
     return sum(
         until > now - AGAIN
         for key, rows in list(_left_out.items())
-        if key[:4] == own
+        if key[0] == own
         for until in list(rows.values())
     )
 
@@ -424,8 +424,8 @@ def _key(
     connection: psycopg.Connection[Any], what: str = "", table: str = ""
 ) -> tuple[Hashable, ...]:
     info = connection.info
-    # Another alias may name another schema of the same database, by its options.
-    return info.host, info.port, info.dbname, info.options, what, table
+    # Another alias may name another schema of the same database, by its options or by its role.
+    return (info.host, info.port, info.dbname, info.user, info.options), what, table
 
 
 def _savepoint(connection: psycopg.Connection[Any]) -> AbstractContextManager[object]:

@@ -67,6 +67,22 @@ def test_a_row_of_another_schema_is_not_left_out(connection: Connection) -> None
         assert culprits.number_left_out(other) == 1
 
 
+def test_a_row_of_another_roles_schema_is_not_left_out(connection: Connection) -> None:
+    leave_out = partial(culprits.leave_out, what="claim", table="pgqueue_message")
+    connection.execute("DROP ROLE IF EXISTS of_another_schema")
+    connection.execute("CREATE ROLE of_another_schema LOGIN PASSWORD 'secret'")
+    try:
+        parameters = {"user": "of_another_schema", "password": "secret"}
+        with psycopg.connect(conninfo("default"), **parameters) as other:
+            leave_out(connection, item=7, error=ValueError())
+
+            assert culprits.left_out(other, "claim", "pgqueue_message") == []
+            assert culprits.number_left_out(other) == 0
+            assert culprits.number_left_out(connection) == 1
+    finally:
+        connection.execute("DROP ROLE of_another_schema")
+
+
 class TestWhoIsAtFault:
     @pytest.mark.parametrize(
         "error",

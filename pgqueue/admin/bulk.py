@@ -8,6 +8,7 @@ from datetime import timedelta
 from time import monotonic
 from typing import Any
 
+from django.contrib import messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import BadRequest, PermissionDenied, ValidationError
@@ -26,6 +27,7 @@ from pgqueue.admin.links import page_url
 from pgqueue.admin.operations import OPERATIONS, PURGE, MessageOperation, user_of
 from pgqueue.admin.search import direct
 from pgqueue.conf import settings
+from pgqueue.exceptions import ChannelFull
 from pgqueue.listing import index
 from pgqueue.listing.index import Listing, without
 from pgqueue.listing.messages import everything
@@ -203,9 +205,16 @@ class BulkAdmin(QueueAdmin):
 def begin(
     request: HttpRequest, operation: MessageOperation, chosen: bulk.Filter, *, newest: int
 ) -> HttpResponse:
-    """Begin an operation for the user of a request; redirect to the page that follows it."""
-    with transaction.atomic(using=settings().database):
-        message = bulk.start(operation.name, chosen, newest=newest, user=user_of(request))
+    """Begin an operation for the user of a request; redirect to the page that follows it.
+
+    If the channel of operations is full, the user is told so, and gets the list of the messages.
+    """
+    try:
+        with transaction.atomic(using=settings().database):
+            message = bulk.start(operation.name, chosen, newest=newest, user=user_of(request))
+    except ChannelFull as error:
+        messages.error(request, str(error))
+        return HttpResponseRedirect(list_url(chosen))
     words = ", ".join(f"{name}={value}" for name, value in asdict(chosen).items() if value)
     LogEntry.objects.create(
         user_id=request.user.pk,  # type: ignore[misc]

@@ -27,7 +27,7 @@ from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
 from pgqueue.engine import channels, workers
 from pgqueue.engine.live_counts import Stats
-from pgqueue.exceptions import InvalidChannel
+from pgqueue.exceptions import ChannelFull, InvalidChannel
 from pgqueue.listing import index
 from pgqueue.listing.index import NOT_IN_ORDER, without
 from pgqueue.listing.messages import last_error
@@ -165,6 +165,9 @@ class ChannelPages(QueueAdmin):
                 message = bulk.start_purge(channel.name, newest=int(newest), user=user, **options)
         except (ValueError, TypeError) as error:
             raise BadRequest(str(error)) from error
+        except ChannelFull as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return HttpResponseRedirect(page_url("channel_page", name=channel.name))
         said = ", ".join(f"{name}={value}" for name, value in options.items() if value is not None)
         self.log_change(
             request, models.Channel(name=channel.name), f"{title}: asked for, with {said}."

@@ -243,6 +243,7 @@ def start(
 
     Raises:
         ValueError: there is no such operation.
+        ChannelFull: the channel of operations is full.
     """
     if operation not in VERBS:
         raise ValueError(f"{operation!r} is no operation. {hint(operation, VERBS)}")
@@ -270,6 +271,7 @@ def start_purge(
 
     Raises:
         ValueError: a value is invalid.
+        ChannelFull: the channel of operations is full.
     """
     chosen = sorted(State(state).value for state in states)
     if State.RUNNING in chosen:

@@ -14,7 +14,7 @@ from pgqueue.operating import bulk
 from pgqueue.testing import run_all
 from tests.admin.acting import BULK, HISTORY, MESSAGES
 from tests.admin.conftest import Connection, Login
-from tests.factories import bury, enqueue, insert, register, schedule
+from tests.factories import bury, enqueue, insert, limit, register, schedule
 
 
 def ask(client: Client, action: str, **query: str) -> Any:
@@ -157,6 +157,17 @@ def test_a_worker_does_it_and_its_page_tells_how_far_it_is(queue: Connection, op
     states = dict(Message.objects.values_list("pk", "state"))
     assert {states[id] for id in ids} <= {"ready", "scheduled"}
     assert {states[id] for id in others} == {"dead"}
+
+
+def test_it_is_not_begun_if_the_channel_of_operations_is_full(queue: Connection, operator: Client):
+    limit(bulk.CHANNEL, "channel", max_size=1)
+    begin(operator, ask(operator, "replay", channel="mail", state="dead"))
+
+    page = begin(operator, ask(operator, "replay", channel="mail", state="dead"))
+
+    assert "The channel &#x27;operations&#x27;" in page.content.decode()
+    assert page.redirect_chain == [(f"{MESSAGES}?state=dead&channel=mail", 302)]
+    assert Message.objects.count() == 1
 
 
 def test_only_what_was_there_when_it_was_asked_about_is_operated_on(

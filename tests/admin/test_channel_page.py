@@ -206,6 +206,19 @@ class TestAPurge:
         assert "100" in purging.get(done.redirect_chain[-1][0]).content.decode()
         assert LogEntry.objects.filter(object_id="mail").get().change_message.startswith("Purge")
 
+    def test_is_not_begun_if_the_channel_of_operations_is_full(
+        self, queue: Connection, purging: Client
+    ):
+        limit(bulk.CHANNEL, "channel", max_size=1)
+        schedule(queue, channel="mail")
+        confirmed = {"states": ["scheduled"], "confirmed": "1", "newest": bulk.newest()}
+        purging.post(PURGE, confirmed)
+
+        page: Any = purging.post(PURGE, confirmed, follow=True)
+
+        assert "The channel &#x27;operations&#x27;" in page.content.decode()
+        assert page.redirect_chain == [(PAGE, 302)]
+
     def test_is_followed_by_its_user_without_the_permission_to_view_messages(
         self, queue: Connection, login: Login
     ):

@@ -21,7 +21,7 @@ def own_path() -> Iterator[None]:
     """Set the search_path of this thread's connections again after the block. Only with tenants.
 
     The project's `enter()` may leave the path of the tenant. A connection that the block has opened
-    gets the path of its options, or of its role.
+    is closed: the caller opens the next one, and the project sets the path of the caller's tenant.
     """
     if settings().tenant is None:
         yield
@@ -38,7 +38,9 @@ def own_path() -> Iterator[None]:
         for alias, own in _sessions():
             path = before.get(alias)
             if path is None:
-                psycopg.Cursor(own).execute("RESET search_path")
+                psycopg.Cursor(own).execute("RESET search_path")  # a pool gives it to others
+                if not connections[alias].in_atomic_block:
+                    connections[alias].close()
             else:
                 # Not where it is the same: a path may be set for a transaction alone.
                 psycopg.Cursor(own).execute(

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 from django.db import OperationalError, connection, transaction
+from django.db.backends.signals import connection_created
 from django.test import override_settings
 
 from pgqueue import (
@@ -35,6 +36,7 @@ from pgqueue import (
     task,
 )
 from pgqueue.conf import read as read_settings
+from pgqueue.database.paths import own_path
 from pgqueue.database.session_state import sets_only_path
 from pgqueue.events import consumers
 from pgqueue.models import History, Message, StoredSignal
@@ -285,6 +287,26 @@ def test_run_all_leaves_the_search_path_of_a_test_as_it_was(
 
     assert search_path() == before
     assert handled == [1]
+
+
+@pytest.mark.usefixtures("tenancy")
+def test_a_connection_that_a_run_opens_has_the_search_path_of_the_callers_tenant() -> None:
+    def set_path(connection: Any, **kwargs: Any) -> None:
+        if answers.get("current") == "north":
+            with connection.cursor() as cursor:
+                cursor.execute("SET search_path = public, pg_temp")
+
+    connection_created.connect(set_path)
+    try:
+        answers["current"] = "north"
+        connection.close()
+        with own_path(), tenants.entered("path"):
+            leave_the_path.func()
+
+        assert search_path() == "public, pg_temp"
+    finally:
+        connection_created.disconnect(set_path)
+        connection.close()
 
 
 @pytest.mark.usefixtures("tenancy")

@@ -17,6 +17,7 @@ from pgqueue.exceptions import InvalidArgument, InvalidStep, MessageEnded, Unkno
 from pgqueue.tasks import encryption, registry, tenants
 from pgqueue.tasks.current import running_in
 from pgqueue.tasks.declaration import Declaration
+from pgqueue.values.error_words import shown
 from pgqueue.values.names import as_key, as_text
 
 NAME_BYTES = 180
@@ -130,7 +131,11 @@ def _id(alias: str, message: Any, dedupe_key: str | None, channel: str | None) -
         if not dedupe_key:
             raise InvalidStep("signal() needs a message, or a dedupe_key=.")
         own = channel or settings().default_channel
-        key = as_key(tenants.own_key(as_key(dedupe_key), {}))
+        own_key = tenants.own_key(dedupe_key, {})
+        try:
+            key = as_key(own_key)
+        except (TypeError, ValueError) as error:
+            raise InvalidStep(f"dedupe_key={shown(dedupe_key)}: {error}") from error
         return engine.with_dedupe_key(connections[alias], own, key)
     try:
         return int(getattr(message, "id", message))

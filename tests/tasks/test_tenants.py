@@ -20,6 +20,7 @@ from pgqueue import (
     InvalidArguments,
     InvalidMessage,
     InvalidSchedule,
+    InvalidStep,
     InvalidTask,
     InvalidTenant,
     MessageEnded,
@@ -380,6 +381,9 @@ class TestADedupeKeyOfATenant:
             jobs.anything.using(dedupe_key="x" * 1000).enqueue()
         with pytest.raises(InvalidMessage, match="dedupe_key"):
             send("raw", 1, dedupe_key="x" * 1000)
+        with pytest.raises(InvalidStep, match="dedupe_key='xxx.*1000 bytes"):
+            signal(None, "paid", dedupe_key="x" * 1000)
+        assert receive_external("x" * 799, source="s" * 200).is_new
 
     def test_is_refused_if_the_tenant_has_no_name(self) -> None:
         answers["current"] = 7

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from pgqueue.codec.encoding import Returned
 from pgqueue.conf import settings
+from pgqueue.database.paths import own_path
 from pgqueue.durable import DurableContext
 from pgqueue.durable.records import Records
 from pgqueue.engine import lookup, steps
@@ -22,7 +23,7 @@ from pgqueue.engine.lookup import Found
 from pgqueue.engine.steps import Kind, StoredStep
 from pgqueue.engine.values import Claim
 from pgqueue.exceptions import EndOfRun, InvalidStep, TaskResultDoesNotExist, UnknownTask
-from pgqueue.tasks import flow_results, registry
+from pgqueue.tasks import flow_results, registry, tenants
 
 NOBODY = UUID(int=0)
 
@@ -77,7 +78,7 @@ def replay(id: int | str, *, database: str | None = None) -> Replayed:
     claim = _claim(found)
     stored = steps.load_kept(connections[alias], claim.id)
     value = stopped_at = None
-    with transaction.atomic(using=alias):
+    with transaction.atomic(using=alias), own_path(), tenants.around(claim):
         run = _ReplayedRun(task, claim, _Idle(), alias)
         records = run.records = _StoredRecords(alias, claim, stored, is_encrypted=task.encrypted)
         try:

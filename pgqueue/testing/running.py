@@ -27,7 +27,7 @@ from pgqueue.database.django_connections import kept_open
 from pgqueue.database.paths import own_path
 from pgqueue.engine import lookup, promote
 from pgqueue.engine.values import Claim
-from pgqueue.tasks import TaskResult, registry
+from pgqueue.tasks import TaskResult, registry, tenants
 from pgqueue.tasks.declaration import Declaration
 from pgqueue.tasks.storing import on_stored
 from pgqueue.testing.claiming import claim_next
@@ -220,9 +220,11 @@ class _Bench:
     def _result(self, task: Declaration[Any, Any], claim: Claim) -> TaskResult[Any]:
         found = lookup.find(connections[self.alias], claim.id)
         try:
-            args, kwargs = task.codec.decode(claim.payload or b"")
+            with tenants.around(claim):
+                args, kwargs = task.codec.decode(claim.payload or b"")
         except Exception:
-            # The arguments don't fit the task, or the task has deleted a model instance's row.
+            # The arguments don't fit the task, its tenant is gone, or the task has deleted a model
+            # instance's row.
             args, kwargs = [], {}
         result = TaskResult(task, args, kwargs)
         result.id = str(claim.id)

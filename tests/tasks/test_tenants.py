@@ -36,6 +36,7 @@ from pgqueue import (
     signal,
     task,
 )
+from pgqueue.codec.arguments import Codec
 from pgqueue.conf import read as read_settings
 from pgqueue.database.paths import own_path
 from pgqueue.database.session_state import sets_only_path
@@ -44,7 +45,7 @@ from pgqueue.models import History, Message, StoredSignal
 from pgqueue.options.schedules import Schedule
 from pgqueue.signals import task_finished
 from pgqueue.tasks import scheduling, tenants
-from pgqueue.testing import run_all
+from pgqueue.testing import replay, run_all
 from tests import jobs
 
 PATH = f"{__name__}.functions"
@@ -104,6 +105,11 @@ def once() -> None: ...
 @task(durable=True)
 def await_payment(run: DurableContext) -> None:
     run.wait_for("paid")
+
+
+@task(durable=True)
+def note_tenant(run: DurableContext) -> Any:
+    return answers.get("current")
 
 
 @pytest.fixture
@@ -200,7 +206,7 @@ class TestAMessage:
         answers["current"] = None
         run_all(raise_errors=True)
 
-        assert entered == ["south"]
+        assert entered == ["south"] * 2  # by the run, and by run_all() for its result
 
     @pytest.mark.parametrize("wrong", [7, "", "\x00", ["north"], "x" * 1001])
     def test_is_refused_if_the_tenant_has_no_name(self, wrong: Any) -> None:
@@ -288,6 +294,34 @@ def test_run_all_leaves_the_search_path_of_a_test_as_it_was(
 
     assert search_path() == before
     assert handled == [1]
+
+
+@pytest.mark.usefixtures("tenancy")
+def test_run_all_reads_the_arguments_in_the_tenant_of_the_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read_in = []
+    decode = Codec.decode
+
+    def decode_here(self: Codec, *given: Any) -> Any:
+        read_in.append(answers.get("current"))
+        return decode(self, *given)
+
+    monkeypatch.setattr(Codec, "decode", decode_here)
+    echo.using(metadata={"tenant": "north"}).enqueue("x")
+
+    [result] = run_all(raise_errors=True)
+
+    assert list(result.args) == ["x"]
+    assert set(read_in) == {"north"}
+
+
+@pytest.mark.usefixtures("tenancy")
+def test_a_replay_runs_in_the_tenant_of_the_message() -> None:
+    result = note_tenant.using(metadata={"tenant": "north"}).enqueue()
+    run_all(raise_errors=True)
+
+    assert replay(result.id).value == "north"
 
 
 @pytest.mark.usefixtures("tenancy")

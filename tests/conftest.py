@@ -2,9 +2,7 @@ import gc
 import math
 import os
 import signal
-import sys
 from collections.abc import Generator, Iterator
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,12 @@ from unittest.mock import patch
 
 import psycopg
 import pytest
-from django.db import OperationalError, connections, transaction
+from django.db import connections, transaction
 from django.test import TransactionTestCase
 from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
-from tests import marks, programs, server, template
+from tests import left_sessions, marks, programs, server, template
 
 # As nohup or a shell's "&" leaves them, all processes that tests start would ignore them.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -75,6 +73,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reasons = [each.longrepr[2] for each in terminalreporter.stats.get("skipped", [])]
     if line := programs.summary(reasons):
         terminalreporter.line(line, yellow=True)
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Note the test that begins: a session that is left behind is a test's."""
+    left_sessions.note(nodeid)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -170,23 +173,14 @@ def _new_sessions(request: pytest.FixtureRequest, _kept_sessions: Any) -> Iterat
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_session_is_left(_kept_sessions: Any, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """End, and name, sessions that tests left behind: no database is dropped under them."""
+    """End sessions that tests left behind, and fail: no database is dropped under them."""
     yield
+    _kept_sessions.is_on = False  # what a thread closes from now on is closed
     _kept_sessions.clear()
     with django_db_blocker.unblock():
-        made = [
-            each for each in connections.all() if each.settings_dict["NAME"].startswith("test_")
-        ]
-        for each in made:
-            with suppress(OperationalError), each.cursor() as cursor:
-                cursor.execute(
-                    "SELECT application_name, state, left(query, 200), "
-                    "pg_terminate_backend(pid, 5000) "
-                    "FROM pg_stat_activity WHERE datname = current_database() "
-                    "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
-                )
-                for left in cursor.fetchall():
-                    print("\nA test has left a session behind:", *left, file=sys.stderr)
+        left = left_sessions.end()
+    if left:
+        pytest.fail("Tests have left sessions behind:\n" + "\n".join(map(str, left)), pytrace=False)
 
 
 @cache

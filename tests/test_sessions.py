@@ -9,6 +9,8 @@ import pytest
 from django.db import connections
 
 from pgqueue.database.connections import connect
+from tests import left_sessions
+from tests.left_sessions import sessions
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -88,3 +90,21 @@ def test_a_marked_test_has_sessions_of_its_own() -> None:
 
     with closing(connect("default", name="test")) as own:
         assert own.info.backend_pid != before
+
+
+def test_a_session_that_is_left_behind_has_the_name_of_its_test(
+    request: pytest.FixtureRequest,
+) -> None:
+    with closing(connect("default", name="left")) as own:
+        own.execute("SELECT 'left'")
+        [left] = [each for each in sessions(connections["default"]) if "left" in each.name]
+
+    assert str(left) == f"{request.node.nodeid}: 'pgqueue left' is idle after \"SELECT 'left'\""
+
+
+def test_a_test_is_found_by_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(left_sessions, "_began", [(10.0, "one"), (20.0, "two")])
+
+    assert [left_sessions.test_at(each) for each in (None, 9, 10, 15, 21)] == [
+        *("before the first test", "before the first test", "one", "one", "two")
+    ]

@@ -96,7 +96,7 @@ def overtaking(messages: Iterable[Ordered]) -> Iterator[tuple[Operation, Operati
     """Return a transaction, the end of its message, and a run of a later message before this end.
 
     Args:
-        messages: of one lane, those of one transaction in their order.
+        messages: the messages of one lane; the messages of one transaction stand in their order.
     """
     messages = list(messages)
     ended = [each for each in messages if each.operation.end == "ok" and each.end]

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+import psycopg
 from django import forms
 from django.contrib import messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.admin.utils import unquote
 from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import BadRequest, ObjectDoesNotExist, PermissionDenied
-from django.db import transaction
+from django.db import DatabaseError, transaction
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -27,7 +28,9 @@ from pgqueue.admin.steps import Link, durable_task, known_task, steps_of, url_of
 from pgqueue.codec.json_text import with_decimals
 from pgqueue.conf import settings
 from pgqueue.database.connections import borrow
+from pgqueue.database.guard import TransactionLost
 from pgqueue.database.paths import own_path
+from pgqueue.database.savepoints import savepoints
 from pgqueue.durable.seen import SeenSteps
 from pgqueue.engine import dead, steps
 from pgqueue.exceptions import PGQueueError
@@ -37,7 +40,10 @@ from pgqueue.states import State
 from pgqueue.tasks import scheduling, tenants
 from pgqueue.tasks.definition import Task
 from pgqueue.tasks.signalling import signal
+from pgqueue.values.escaping import logger_of
 from pgqueue.values.names import is_own
+
+logger = logger_of(__name__)
 
 VERBS = ("signal", "again", "fork", "rerun")
 """The names of the pages. History has only the last two."""
@@ -271,9 +277,16 @@ class DurableAdmin(QueueAdmin):
     def _do(self, request: HttpRequest, message: Any, verb: Callable[[], str]) -> HttpResponse:
         """Do an operation, log and report it, and go back to the page of the message."""
         try:
-            said = verb()
+            with savepoints():
+                said = verb()
+        except TransactionLost:
+            raise
         except (PGQueueError, ObjectDoesNotExist) as error:
             self.message_user(request, str(error), messages.ERROR)
+        except (DatabaseError, psycopg.Error):  # such as a table that is missing in the tenant
+            logger.exception("The operation on the message %d failed", message.pk)
+            failed = _("The database has failed. The server's log has the error.")
+            self.message_user(request, failed, messages.ERROR)
         else:
             LogEntry.objects.create(
                 user_id=request.user.pk,  # type: ignore[misc]

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
+from django.db import connection
 from django.test import Client
 from django.utils.html import strip_tags
 
-from pgqueue import task
+from pgqueue import flow, task
 from pgqueue.durable import signal
 from pgqueue.models import History, Message, Step, StoredSignal
 from pgqueue.operating import bulk
+from pgqueue.tasks import rerunning
 from pgqueue.testing import advance, run_all
-from tests import encrypted_jobs
+from tests import encrypted_jobs, jobs
 from tests.admin.acting import HISTORY, MESSAGES, act, told
 from tests.durable import tasks
 
@@ -532,3 +534,21 @@ class TestARerun:
 
         assert told(answer) == ["“shop.gone” is not known here, or not durable."]
         assert Message.objects.count() == 1
+
+    def test_says_that_the_database_has_failed(
+        self, operator: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def read_missing_table(*given: Any) -> str:
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT FROM missing")
+            return ""
+
+        with flow("sums") as f:
+            result = f.enqueue(jobs.anything, f.enqueue(jobs.add, 1, b=1))
+        run_all(raise_errors=True)
+        monkeypatch.setattr(rerunning, "_with_results", read_missing_table)
+
+        answer = operator.post(f"{HISTORY}{result.id}/rerun/", follow=True)
+
+        assert told(answer) == ["The database has failed. The server's log has the error."]
+        assert not Message.objects.exists()

@@ -333,6 +333,18 @@ class TestRebuilding:
             "Changed “billing” — A rebuild was begun."
         ]
 
+    def test_says_which_error_of_the_project_has_kept_it(self, queue: Connection, editor: Client):
+        hooks = Rebuild(begin=lambda: 1 / 0, hand_over=str)
+        consumer("billing", rebuild=hooks)(lambda event: None)
+        consumer("mails", rebuild=Rebuild(begin=str, hand_over=str))(lambda event: None)
+        groups.make("billing")
+        groups.make("mails")
+
+        rebuilt = act(editor, "rebuild", "billing", "mails")
+
+        assert told(rebuilt) == ["billing: ZeroDivisionError: division by zero", "1 rebuild begun."]
+        assert not Group.objects.filter(name="billing:rebuild").exists()
+
     def test_is_for_those_who_may_change_groups(self, db: None, viewer: Client):
         hooks = Rebuild(begin=str, hand_over=str)
         consumer("billing", rebuild=hooks)(lambda event: None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -20,12 +21,14 @@ from pgqueue.exceptions import (
     ChannelFull,
     InvalidEvent,
     InvalidMessage,
+    InvalidTenant,
     PayloadTooLarge,
 )
 from pgqueue.inbox.aggregates import AggregateMessage
 from pgqueue.inbox.receiving import REMEMBERED, known_as
 from pgqueue.operating import importers
 from pgqueue.operating.importers import ImportReport, Moving, SourceMissing, move_some, rows_of
+from pgqueue.tasks import tenants
 
 SQL = load(__name__)
 
@@ -75,9 +78,10 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
         )
     own = Identifier(*found[0])
     is_inbox = source == "transactional-inbox"
+    names = _tenants() if is_inbox else []
     if is_inbox:
         known_as("id", sender)  # refuse an invalid sender before each message fails because of it
-        report.remembered = _remember_ended(own, sender, alias, report, dry_run=dry_run)
+        report.remembered = _remember_ended(own, sender, names, alias, report, dry_run=dry_run)
     after = ""
     while True:
         with transaction.atomic(using=alias):
@@ -85,7 +89,7 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
             waiting = [WaitingAggregate(*row) for row in rows]
             moving = Moving[WaitingAggregate](
                 take=lambda each, part: _take_message(
-                    each, sender if is_inbox else None, alias, part
+                    each, sender if is_inbox else None, names, alias, part
                 ),
                 delete=lambda waiting: rows_of(
                     alias, _of(own, "aggregates_delete"), ids=[each.id for each in waiting]
@@ -104,7 +108,13 @@ def move(source: str, *, table: str = "", sender: str = "", dry_run: bool = Fals
 
 
 def _remember_ended(
-    table: Identifier, sender: str, alias: str, report: ImportReport, *, dry_run: bool
+    table: Identifier,
+    sender: str,
+    names: Sequence[str],
+    alias: str,
+    report: ImportReport,
+    *,
+    dry_run: bool,
 ) -> int:
     """Store the ids that an inbox has handled or abandoned: its senders may repeat them."""
     count, after = 0, ""
@@ -116,6 +126,9 @@ def _remember_ended(
     def leave(id: str, error: Exception) -> None:
         report.left[f"an id that was handled there: {in_words(error)}"] += 1
 
+    def remember(known: Sequence[str]) -> int:
+        return sum(by_halves(some, known, leave))
+
     while True:
         with transaction.atomic(using=alias):
             rows = rows_of(
@@ -123,7 +136,8 @@ def _remember_ended(
             )
             ids = [id for (id,) in rows]
             known = [known_as(id, sender) for id in ids]
-            count += sum(by_halves(some, known, leave))
+            count += remember(known)
+            remember(_of_tenants(names, known))
             if dry_run:
                 transaction.set_rollback(True, using=alias)
         if len(ids) < importers.BATCH:
@@ -131,8 +145,24 @@ def _remember_ended(
         after = ids[-1]
 
 
+def _tenants() -> list[str]:
+    """Return the names of the tenants that may receive a message again."""
+    with suppress(InvalidTenant):  # there are none, or nobody tells their names
+        return tenants.every()
+    return []
+
+
+def _of_tenants(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return ids as they are remembered in each tenant: an inbox does not tell their tenants."""
+    return [tenants.own_key(id, {tenants.TENANT: name}) for name in names for id in known]
+
+
 def _take_message(
-    waiting: WaitingAggregate, sender: str | None, alias: str, report: ImportReport
+    waiting: WaitingAggregate,
+    sender: str | None,
+    names: Sequence[str],
+    alias: str,
+    report: ImportReport,
 ) -> bool:
     """Publish a message of an outbox, or receive one of an inbox; report a refused message."""
     try:
@@ -152,6 +182,8 @@ def _take_message(
                 message.publish(database=alias)
             else:
                 message.receive(source=sender, database=alias)
+                if elsewhere := _of_tenants(names, [known_as(str(waiting.id), sender)]):
+                    received.remember(connections[alias], elsewhere, lasting=REMEMBERED)
     except (
         *(ChannelFull, InvalidEvent, InvalidMessage, PayloadTooLarge),
         *(TypeError, ValueError, RecursionError, DatabaseError),

@@ -79,7 +79,7 @@ def receive_external(
             published once, for any number of subscriptions. None: only the id is stored, so that
             the caller handles the message in the same transaction.
         payload: the argument of the task, or the payload of the event.
-        source: the name of the sender. Ids are unique within a source, for all tenants.
+        source: the name of the sender. Ids are unique within a source, and within a tenant.
         key: the key of the message or the event; None: as the task or the event's class says.
         run_after: an aware datetime, or seconds or a timedelta from now. A task's message waits
             until then, and an event is published then.
@@ -106,9 +106,9 @@ def receive_external(
     if isinstance(to, Task):
         own: dict[str, Any] = {"key": key, "run_after": run_after, "database": database}
         own = {name: value for name, value in own.items() if value is not None}
-        own |= {"dedupe_key": tenants.SharedKey(id), "dedupe_for": span, "connection": connection}
+        own |= {"dedupe_key": id, "dedupe_for": span, "connection": connection}
         return _enqueue(to, payload, metadata={**to.metadata, **told}, **own)
-    outbox = Outbox(database, connection)
+    outbox, id = Outbox(database, connection), tenants.own_key(id, told)
     if to is None:
         if any(each is not None for each in (payload, key, run_after, metadata)):
             raise InvalidMessage("to=None: only the id is stored: pass no payload and no options.")

@@ -424,17 +424,23 @@ class TestADedupeKeyOfATenant:
         with pytest.raises(InvalidTenant):
             jobs.anything.using(dedupe_key="once").enqueue()
 
-    @pytest.mark.parametrize("to", [None, "noted", echo])
-    def test_of_a_received_message_is_one_for_all_tenants(self, to: Any) -> None:
-        payload = None if to is None else 1
+    def test_of_a_received_message_is_of_the_tenant_that_received_it(self) -> None:
+        for answers["current"] in ("north", "south"):
+            for to in (None, "noted", echo):
+                id = f"7 for {to}"
+                payload = None if to is None else 1
+                assert receive_external(id, to, payload).is_new
+                assert not receive_external(id, to, payload).is_new
 
-        # A batch of several tenants has none, and each of its parts may have one.
+    @pytest.mark.parametrize("to", ["noted", echo])
+    def test_of_a_received_message_is_of_the_tenant_that_its_metadata_name(self, to: Any) -> None:
+        # A batch of several tenants is handled in none, and each of its parts in its own.
         received = [
-            receive_external("7", to, payload).is_new
-            for answers["current"] in (None, "north", "south", None)
+            receive_external("7", to, 1, metadata={"tenant": named}).is_new
+            for answers["current"], named in ((None, "north"), ("north", "north"), (None, "south"))
         ]
 
-        assert received == [True, False, False, False]
+        assert received == [True, False, True]
 
 
 @pytest.mark.usefixtures("tenancy")

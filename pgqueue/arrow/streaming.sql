@@ -6,8 +6,8 @@
 pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 
 -- name: server
--- The next transaction's number; the highest number that retention has removed; and whether rows, or this number, are
--- later, since they were restored from another cluster. Such a floor would hide what retention removes here.
+-- The next transaction's number; the highest number that retention has removed, the floor; and whether rows or the floor
+-- are later, since they were restored from another cluster. A later floor would hide what retention removes here.
 SELECT following, floor, floor >= following OR EXISTS (SELECT FROM pgqueue_history WHERE txid >= following)
 FROM (SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint AS following,
              coalesce((SELECT position FROM pgqueue_log_floor WHERE log = 'history'), 0) AS floor) here

@@ -315,7 +315,7 @@ def _opened(token: str) -> _OpenedLink | Page:
 
 
 def _refused(id: int, error: Exception) -> Page:
-    """Log that an answer can't be taken; return the page that tells of it."""
+    """Log that an answer is refused; return the page that tells of it."""
     # The text of the error may quote the payload.
     logger.warning("A link for message %s: its answer is refused: %s", id, type(error).__name__)
     return "refused"

@@ -338,7 +338,7 @@ class _Exporting:
             if position:
                 offset = follow.Offset.from_json(position)
             else:
-                # A table has the rows and the position of a batch, so no batch is begun anew.
+                # A table has the rows and the position of a batch, so no batch is begun again.
                 offset = follow.first(options)._replace(began=None)
             follow.check(self._url, offset)
         return _Followed(name, follow, options, until, offset, position, shape)

@@ -180,7 +180,7 @@ docs: $(INSTALLED_ALL)
 	$(RUN) docs/_extensions/settings_table.py
 	$(RUN) docs/_extensions/options_tables.py
 	$(VENV)/bin/sphinx-build -W --keep-going -n -q -c docs . build/docs
-	$(RUN) -m pytest -m docs
+	$(RUN) -m pytest -n 2 -m docs
 
 # The catalogues of the admin's texts, with a template. LOCALE=nl adds one. Needs gettext.
 MANAGE_TEXTS = cd pgqueue && $(abspath $(RUN)) -m django

@@ -65,8 +65,8 @@ BEGIN
                 metadata = excluded.metadata, options = excluded.options, priority = excluded.priority,
                 max_attempts = excluded.max_attempts, run_at = excluded.run_at, expires_at = excluded.expires_at,
                 state = excluded.state, lease_until = excluded.lease_until, debounced = true,
-                -- The failures are of the replaced arguments.
-                failures = 0, lost = 0, errors = '[]', started_at = NULL,
+                -- The failures are of the replaced arguments. Their errors stay in the list: an operator may not write it.
+                failures = 0, lost = 0,
                 governed = m.ordered OR pgqueue_is_governed_v1(m.channel, m.key)
             WHERE m.state IN ('held', 'scheduled', 'ready') AND m.flow_id IS NULL
               -- Of one that was suspended since, the snapshot of this statement has no steps.

@@ -19,7 +19,7 @@ from pgqueue.exceptions import InvalidMessage, InvalidTask
 from pgqueue.tasks import Task, TaskResult, tenants
 from pgqueue.tasks.options import checked_message
 from pgqueue.values.error_words import checked_option, shown
-from pgqueue.values.names import CHANNEL_LIMIT, KEY_LIMIT, as_text
+from pgqueue.values.names import CHANNEL_LIMIT, KEY_LIMIT, as_key, as_text
 from pgqueue.values.number_checks import as_duration
 
 REMEMBERED = timedelta(days=30)
@@ -93,7 +93,8 @@ def receive_external(
         Whether it is new, and the message of its task.
 
     Raises:
-        InvalidMessage: the id, the source or another option is invalid.
+        InvalidMessage: the id, the source or another option is invalid. For a task, the source, the
+            id and the name of the tenant have more than 1000 bytes together.
         InvalidArguments: the payload does not fit the task.
         InvalidEvent: the event is invalid.
         ChannelFull: a policy's max_size is reached. A delayed event is also refused where the
@@ -106,8 +107,8 @@ def receive_external(
     if isinstance(to, Task):
         own: dict[str, Any] = {"key": key, "run_after": run_after, "database": database}
         own = {name: value for name, value in own.items() if value is not None}
-        own |= {"dedupe_key": id, "dedupe_for": span, "connection": connection}
-        return _enqueue(to, payload, metadata={**to.metadata, **told}, **own)
+        own |= {"metadata": {**to.metadata, **told}, "dedupe_for": span, "connection": connection}
+        return _enqueue(to, payload, dedupe_key=_own_key(id, own["metadata"]), **own)
     outbox, id = Outbox(database, connection), tenants.own_key(id, told)
     if to is None:
         if any(each is not None for each in (payload, key, run_after, metadata)):
@@ -178,6 +179,16 @@ def lasting(remember_for: Any) -> timedelta:
         InvalidMessage: the value is invalid.
     """
     return checked_option(as_duration, "remember_for", remember_for, InvalidMessage)
+
+
+def _own_key(id: str, metadata: Mapping[str, Any]) -> tenants.SharedKey:
+    key = tenants.own_key(id, metadata)
+    try:
+        return tenants.SharedKey(as_key(key))
+    except ValueError as error:
+        raise InvalidMessage(
+            f"message_id={shown(id)}, with its source and the name of its tenant: {error}"
+        ) from error
 
 
 def _enqueue(task: Task[Any, Any], payload: Any, **options: Any) -> Received:

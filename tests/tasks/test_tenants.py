@@ -418,6 +418,9 @@ class TestADedupeKeyOfATenant:
         with pytest.raises(InvalidStep, match="dedupe_key='xxx.*1000 bytes"):
             signal(None, "paid", dedupe_key="x" * 1000)
         assert receive_external("x" * 799, source="s" * 200).is_new
+        with pytest.raises(InvalidMessage, match="message_id='sss.*1000 bytes"):
+            receive_external("x" * 799, echo, 1, source="s" * 200)
+        assert receive_external("x" * 793, echo, 1, source="s" * 200).is_new
 
     def test_is_refused_if_the_tenant_has_no_name(self) -> None:
         answers["current"] = 7

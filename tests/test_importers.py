@@ -21,7 +21,7 @@ from procrastinate.contrib.django import app as procrastinate
 from procrastinate.contrib.django.models import ProcrastinateJob
 
 from pgqueue import Channel, read, receive, receive_external
-from pgqueue.engine import dispatch
+from pgqueue.engine import dispatch, received
 from pgqueue.events import subscriptions
 from pgqueue.models import Message, Schedule
 from pgqueue.operating import importers
@@ -565,6 +565,24 @@ class TestATransactionalInbox:
             assert not any(receive_external(id, TOPIC, source="erp") for id in ids)
         directions.here = "east"
         assert all(receive_external(id, TOPIC, source="erp") for id in ids)
+
+    def test_has_no_more_than_a_batch_of_ids_remembered_at_once(
+        self, inbox: Aggregates, settings: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        remember, numbers = received.remember, list[int]()
+
+        def counted(connection: Any, ids: Any, **options: Any) -> set[str]:
+            numbers.append(len(ids))
+            return remember(connection, ids, **options)
+
+        monkeypatch.setattr(received, "remember", counted)
+        monkeypatch.setattr(importers, "BATCH", 2)
+        for _ in range(3):
+            inbox.add(processed_at=EARLY)
+        settings.PGQUEUE = {**settings.PGQUEUE, "TENANT": f"{__name__}.directions"}
+
+        assert move_inbox()["remembered"] == 3
+        assert numbers == [2, 2, 2, 1, 1, 1]  # of no tenant, and of two
 
     def test_has_all_of_it_remembered(
         self, inbox: Aggregates, monkeypatch: pytest.MonkeyPatch

@@ -127,19 +127,19 @@ def _remember_ended(
         report.left[f"an id that was handled there: {in_words(error)}"] += 1
 
     def remember(known: Sequence[str]) -> int:
-        return sum(by_halves(some, known, leave))
-
-    while True:
         with transaction.atomic(using=alias):
-            rows = rows_of(
-                alias, _of(table, "aggregates_ended"), after=after, limit=importers.BATCH
-            )
-            ids = [id for (id,) in rows]
-            known = [known_as(id, sender) for id in ids]
-            count += remember(known)
-            remember(_of_tenants(names, known))
+            number = sum(by_halves(some, known, leave))
             if dry_run:
                 transaction.set_rollback(True, using=alias)
+        return number
+
+    while True:
+        rows = rows_of(alias, _of(table, "aggregates_ended"), after=after, limit=importers.BATCH)
+        ids = [id for (id,) in rows]
+        known = [known_as(id, sender) for id in ids]
+        count += remember(known)
+        for name in names:  # a transaction for each: there may be thousands of tenants
+            remember(_of_tenants([name], known))
         if len(ids) < importers.BATCH:
             return count
         after = ids[-1]

@@ -34,7 +34,8 @@ def rerun_each(
     Returns:
         An iterator over each id and the id of its rerun; None: the message does not exist, has not
         ended, no task has its name here, or the import of its task's module fails. Or it takes a
-        result of its flow that is gone, or must not be stored. Or its metadata is not readable.
+        result of its flow that is gone, or must not be stored. Or its metadata is not readable, or
+        the database does not read a model instance among its arguments.
 
     Raises:
         ChannelFull: a policy's max_size is reached. Earlier messages stay enqueued.

@@ -14,6 +14,7 @@ from pgqueue.codec.references import referred_in
 from pgqueue.database.paths import own_path
 from pgqueue.engine import enqueue as enqueueing
 from pgqueue.engine import steps
+from pgqueue.engine.culprits import may_be_own
 from pgqueue.engine.enqueue import Common
 from pgqueue.engine.lookup import Found
 from pgqueue.exceptions import ChannelFull, InvalidArguments, InvalidStep, PayloadTooLarge
@@ -49,7 +50,8 @@ def rerun(task: Declaration[Any, Any], found: Found, payload: str | None = None)
 
     Raises:
         InvalidArguments: its own arguments are results of its flow, and one of them failed, is
-            gone, or must not be stored. Or Python does not read its metadata.
+            gone, or must not be stored. Or the database does not read a model instance among them.
+            Or Python does not read its metadata.
         ChannelFull: a policy's max_size is reached.
     """
     return _store(task, found, payload, {"rerun_of": found.id})
@@ -164,12 +166,14 @@ def _with_results(
             f"{task.name} would show it"
         )
     try:
-        args, kwargs = task.codec.decode(found.payload, lambda ids: taken)
-        return task.codec.encode(args, kwargs)
-    except (DatabaseError, psycopg.Error):
-        raise
+        # An instance of a model is read from a table, which may be missing in the tenant.
+        with transaction.atomic(using=task.alias):
+            args, kwargs = task.codec.decode(found.payload, lambda ids: taken)
+            return task.codec.encode(args, kwargs)
     except Exception as error:
         if type(error) in (InvalidArguments, PayloadTooLarge):
+            raise
+        if isinstance(error, DatabaseError | psycopg.Error) and not may_be_own(error):
             raise
         # Other errors may quote values, also redacted ones, and a traceback has their cause.
         raise InvalidArguments(

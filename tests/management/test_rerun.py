@@ -10,9 +10,10 @@ from unittest.mock import patch
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import OperationalError
+from django.db import OperationalError, connection, transaction
 
 from pgqueue import Channel, TaskResult, flow
+from pgqueue.codec.arguments import Codec
 from pgqueue.engine.lookup import Found
 from pgqueue.management.commands import pgqueue_rerun
 from pgqueue.models import History, Message
@@ -325,6 +326,29 @@ class TestAFilter:
         called = call("pgqueue_rerun", "--all", "--format=json")
 
         assert (called.json["done"], called.json["unchanged"]) == (1, 1)
+
+    @pytest.mark.parametrize("name", ["missing", "pgqueue_message"])
+    def test_leaves_out_a_message_whose_models_table_is_missing(
+        self, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with flow("sums") as f:
+            f.enqueue(jobs.add, f.enqueue(jobs.add, 1, b=1), b=2)
+        run_all(raise_errors=True)
+        real = Codec.decode
+
+        def read_table(codec: Codec, *given: Any) -> Any:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT FROM {name}")
+            return real(codec, *given)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Codec, "decode", read_table)
+            with transaction.atomic():
+                called = call("pgqueue_rerun", "--all", "--format=json")
+
+        is_left = name == "missing"
+        assert (called.json["done"], called.json["unchanged"]) == (2 - is_left, is_left)
+        assert Message.objects.count() == 2 - is_left
 
     @pytest.mark.parametrize("lost", [True, False])
     def test_says_that_a_message_may_have_been_enqueued_if_the_connection_was_lost(

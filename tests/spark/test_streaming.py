@@ -528,7 +528,11 @@ class TestInSpark:
         assert [len(each) for each in batches] == [4, 4, 2, 3]
         assert sorted(pk for each in batches for pk in each) == sorted(all_ids(connection))
 
-        LogFloor.objects.create(log="history", position=2**40)
+        ended(connection)
+        connection.execute(
+            "INSERT INTO pgqueue_log_floor (log, position) "
+            "VALUES ('history', pg_current_xact_id()::text::bigint)"
+        )
         with pytest.raises(StreamingQueryException, match="Retention has removed history"):
             follow()
 

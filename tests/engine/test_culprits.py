@@ -51,6 +51,7 @@ DAY = timedelta(days=1)
 @pytest.fixture(autouse=True)
 def _logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     caplog.set_level(logging.ERROR, logger="pgqueue")
+    culprits.forget_all()  # rows of earlier tests in this process
     yield
     culprits.forget_all()
 

@@ -145,6 +145,15 @@ class Server:
         return (self._clock.now + self.is_ahead,)
 
 
+def after_a_step(after: Callable[[float], timedelta], server: Server, step: float) -> timedelta:
+    """Return how long a contact of twenty seconds lasts in which the server's clock has stepped."""
+    after(9)
+    after(9)
+    server.is_ahead = step
+    after(1)
+    return after(1)
+
+
 class TestAContact:
     """For how long a database has answered."""
 
@@ -219,23 +228,13 @@ class TestAContact:
         self, after: Callable[[float], timedelta], server: Server, step: float
     ) -> None:
         # All leases are over then, though their workers live.
-        after(9)
-        after(9)
-        server.is_ahead = step
-        after(1)
-
-        assert after(1) < timedelta(seconds=2)
+        assert after_a_step(after, server, step) < timedelta(seconds=2)
 
     @pytest.mark.parametrize("step", [0.5, -20, -3600])
     def test_goes_on_where_the_servers_clock_ends_no_lease(
         self, after: Callable[[float], timedelta], server: Server, step: float
     ) -> None:
-        after(9)
-        after(9)
-        server.is_ahead = step
-        after(1)
-
-        assert after(1) > timedelta(seconds=19)
+        assert after_a_step(after, server, step) > timedelta(seconds=19)
 
     def test_begins_again_with_another_connection(self, clock: Clock, server: Server) -> None:
         contact = Contact(lease=timedelta(seconds=30))

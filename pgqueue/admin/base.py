@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.admin import FieldListFilter, helpers
 from django.contrib.admin.utils import get_fields_from_path
 from django.contrib.admin.widgets import AdminTextInputWidget
@@ -19,6 +19,8 @@ from django.utils.translation import ngettext_lazy
 
 from pgqueue.admin.fields import JSONTextField
 from pgqueue.conf import settings
+from pgqueue.database.guard import TransactionLost
+from pgqueue.database.savepoints import savepoints
 from pgqueue.values.instants import local
 
 if TYPE_CHECKING:
@@ -151,6 +153,30 @@ class QueueAdmin(ModelAdmin):
         for row in rows:
             self.log_change(request, row, str(done.said))
         self.message_user(request, str(done.counted % len(rows)))
+
+    def each(
+        self, request: HttpRequest, rows: Iterable[Any], verb: Callable[..., Any]
+    ) -> Iterator[tuple[Any, Any]]:
+        """Apply a verb to the name of each row; yield the row and the result.
+
+        An error is shown by `in_words()`, and the others go on: the rows before it are changed
+        already.
+        """
+        for row in rows:
+            try:
+                # With ATOMIC_REQUESTS, an error must not undo the changes of earlier rows.
+                with savepoints():
+                    result = verb(row.name, database=settings().database)
+            except TransactionLost:
+                raise
+            except Exception as error:
+                self.message_user(request, self.in_words(row, error), messages.ERROR)
+            else:
+                yield row, result
+
+    def in_words(self, row: Any, error: Exception) -> str:
+        """Return an error of a verb of `each()` as the user sees it."""
+        raise error
 
 
 class ReadOnlyAdmin(QueueAdmin):

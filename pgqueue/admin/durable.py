@@ -329,7 +329,7 @@ def _decoded(task: Any, message: Any, payload: Any) -> Any:
     Raises:
         UnreadablePayload, InvalidArguments: they do not fit the task.
         ObjectDoesNotExist: the row of a model instance is gone.
-        TenantUnavailable, InvalidTenant: the tenant cannot be entered.
+        TenantUnavailable, InvalidTenant: the project refuses the tenant, or gives it no name.
     """
     args, kwargs = with_decimals(payload["args"]), with_decimals(payload["kwargs"])
     with own_path(), tenants.around_stored(message.pk, message.metadata):

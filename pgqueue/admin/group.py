@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
 from django import forms
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.contrib.admin.utils import display_for_value
 from django.contrib.admin.views.main import ChangeList
 from django.core.exceptions import ValidationError
@@ -25,8 +25,6 @@ from pgqueue.admin.base import RESUMED, QueueAdmin
 from pgqueue.admin.display import NOTHING
 from pgqueue.admin.fields import STARTS, PositionField
 from pgqueue.conf import settings
-from pgqueue.database.guard import TransactionLost
-from pgqueue.database.savepoints import savepoints
 from pgqueue.engine import groups as engine
 from pgqueue.events import groups
 from pgqueue.events.consumers import checked_new_name
@@ -203,7 +201,7 @@ class GroupAdmin(QueueAdmin):
     @admin.action(permissions=["change"], description=_("Resume: try again what failed"))
     def resume(self, request: HttpRequest, queryset: QuerySet[Group]) -> HttpResponse | None:
         count = 0
-        for group, resumed in self._each(request, queryset, groups.resume):
+        for group, resumed in self.each(request, queryset, groups.resume):
             if resumed:
                 self.log_change(request, group, str(RESUMED.said))
             count += resumed
@@ -214,7 +212,7 @@ class GroupAdmin(QueueAdmin):
     @admin.action(permissions=["change"], description=_("Rebuild from the beginning of the log"))
     def rebuild(self, request: HttpRequest, queryset: QuerySet[Group]) -> HttpResponse | None:
         count = 0
-        for group, _position in self._each(request, queryset, groups.rebuild):
+        for group, _position in self.each(request, queryset, groups.rebuild):
             self.log_change(request, group, gettext("A rebuild was begun."))
             count += 1
         if count:
@@ -222,28 +220,12 @@ class GroupAdmin(QueueAdmin):
             self.message_user(request, said % count)
         return None
 
-    def _each(
-        self, request: HttpRequest, queryset: QuerySet[Group], verb: Callable[..., int]
-    ) -> Iterator[tuple[Group, int]]:
-        """Apply a verb to each group; yield the group and the result.
-
-        An error is shown, and the others go on: the groups before it are changed already.
-        """
-        for group in queryset:
-            try:
-                # With ATOMIC_REQUESTS, an error must not undo the changes of earlier groups.
-                with savepoints():
-                    result = verb(group.name, database=settings().database)
-            except TransactionLost:
-                raise
-            except InvalidGroup as error:  # a rebuild may have ended meanwhile
-                self.message_user(request, str(error), messages.ERROR)
-            except Exception as error:  # of the project's `begin`, or of the database
-                logger.exception("The action on the group %s failed", group.name)
-                said = f"{group.name}: {type(error).__name__}: {error}"
-                self.message_user(request, said, messages.ERROR)
-            else:
-                yield group, result
+    def in_words(self, row: Any, error: Exception) -> str:
+        """Return an error as the user sees it, also one of the project's `begin`."""
+        if isinstance(error, InvalidGroup):  # a rebuild may have ended meanwhile
+            return str(error)
+        logger.exception("The action on the group %s failed", row.name)
+        return f"{row.name}: {type(error).__name__}: {error}"
 
 
 def _seen(found: Iterable[Any]) -> list[Any]:

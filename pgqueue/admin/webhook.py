@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
-from django.contrib import admin, messages
+from django.contrib import admin
 from django.core.exceptions import ValidationError
 from django.db import DatabaseError
 from django.db.models import QuerySet
@@ -29,8 +29,6 @@ from pgqueue.admin.subscription import (
     without_sql,
 )
 from pgqueue.conf import settings
-from pgqueue.database.guard import TransactionLost
-from pgqueue.database.savepoints import savepoints
 from pgqueue.exceptions import PGQueueError
 from pgqueue.models import Subscription, Webhook
 from pgqueue.options.records import in_section
@@ -229,7 +227,7 @@ class WebhookAdmin(SubscriptionAdmin):
 
     @admin.action(permissions=["operate"], description=_("Send a test event"))
     def send_test(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for webhook, result in self._each(request, queryset, webhooks.send_test):
+        for webhook, result in self.each(request, queryset, webhooks.send_test):
             self.log_change(request, webhook, gettext("Sent a test event."))
             url = reverse("admin:pgqueue_message_change", args=[result.id])
             link = format_html('<a href="{}">#{}</a>', url, result.id)
@@ -238,7 +236,7 @@ class WebhookAdmin(SubscriptionAdmin):
 
     @admin.action(permissions=["replay"], description=_("Replay dead letters"))
     def replay(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for webhook, count in self._each(request, queryset, webhooks.replay):
+        for webhook, count in self.each(request, queryset, webhooks.replay):
             told = {"webhook": webhook, "count": count}
             logged = ngettext(
                 "Replayed %(count)d dead letter.", "Replayed %(count)d dead letters.", count
@@ -254,7 +252,7 @@ class WebhookAdmin(SubscriptionAdmin):
     @admin.action(permissions=["change"], description=_("Rotate the secret: both sign for a day"))
     def rotate(self, request: HttpRequest, queryset: QuerySet[Any]) -> HttpResponse | None:
         made = []
-        for webhook, secret in self._each(request, queryset, webhooks.rotate):
+        for webhook, secret in self.each(request, queryset, webhooks.rotate):
             self.log_change(request, webhook, gettext("Rotated its secret."))
             made.append((webhook.name, secret))
         return self._tell(request, made) if made else None
@@ -276,28 +274,15 @@ class WebhookAdmin(SubscriptionAdmin):
         verb: Callable[..., Any],
         done: DoneText,
     ) -> None:
-        changed = [webhook for webhook, _result in self._each(request, queryset, verb)]
+        changed = [webhook for webhook, _result in self.each(request, queryset, verb)]
         self.report(request, changed, done)
 
-    def _each(
-        self, request: HttpRequest, queryset: QuerySet[Any], verb: Callable[..., Any]
-    ) -> Iterator[tuple[Webhook, Any]]:
-        """Apply a verb to each webhook; yield the webhook and the result.
-
-        An error is shown, and the others go on: the webhooks before it are changed already.
-        """
-        for webhook in queryset:
-            try:
-                # With ATOMIC_REQUESTS, an error must not undo the changes of earlier webhooks.
-                with savepoints():
-                    result = verb(webhook.name, database=settings().database)
-            except TransactionLost:
-                raise
-            except PGQueueError as error:
-                self.message_user(request, f"{webhook.name}: {error}", messages.ERROR)
-            except (DatabaseError, psycopg.Error):
-                logger.exception("The action on the webhook %s failed", webhook.name)
-                said = gettext("The database has failed. The server's log has the error.")
-                self.message_user(request, f"{webhook.name}: {said}", messages.ERROR)
-            else:
-                yield webhook, result
+    def in_words(self, row: Any, error: Exception) -> str:
+        """Return an error of an operation as the user sees it; raise one that is a fault."""
+        if isinstance(error, PGQueueError):
+            return f"{row.name}: {error}"
+        if isinstance(error, DatabaseError | psycopg.Error):
+            logger.exception("The action on the webhook %s failed", row.name)
+            said = gettext("The database has failed. The server's log has the error.")
+            return f"{row.name}: {said}"
+        raise error

@@ -181,10 +181,10 @@ def lasting(remember_for: Any) -> timedelta:
     return checked_option(as_duration, "remember_for", remember_for, InvalidMessage)
 
 
-def _own_key(id: str, metadata: Mapping[str, Any]) -> tenants.SharedKey:
+def _own_key(id: str, metadata: Mapping[str, Any]) -> tenants.StoredKey:
     key = tenants.own_key(id, metadata)
     try:
-        return tenants.SharedKey(as_key(key))
+        return tenants.StoredKey(as_key(key))
     except ValueError as error:
         raise InvalidMessage(
             f"message_id={shown(id)}, with its source and the name of its tenant: {error}"

@@ -100,8 +100,8 @@ def outside() -> dict[str, None]:
     return {} if settings().tenant is None or current() is None else {TENANT: None}
 
 
-class SharedKey(str):
-    """A dedupe key that all tenants share."""
+class StoredKey(str):
+    """A dedupe key as it is stored: all tenants share it, or it has the name of its tenant."""
 
     __slots__ = ()
 
@@ -109,7 +109,7 @@ class SharedKey(str):
 def own_key(key: Any, metadata: Mapping[str, Any]) -> Any:
     """Return the dedupe key by which a message is stored: the name of its tenant stands in front.
 
-    Without a tenant the key stays as it is, and so does a `SharedKey`. An invalid key stays, too:
+    Without a tenant the key stays as it is, and so does a `StoredKey`. An invalid key stays, too:
     its caller refuses it.
 
     Args:
@@ -118,7 +118,7 @@ def own_key(key: Any, metadata: Mapping[str, Any]) -> Any:
     Raises:
         InvalidTenant: `current()`, or the metadata, returned no name.
     """
-    if isinstance(key, SharedKey):
+    if isinstance(key, StoredKey):
         return str(key)
     if settings().tenant is None or not key or not isinstance(key, str):
         return key

@@ -278,6 +278,19 @@ class TestRunningNow:
         assert result.return_value == "awake"
 
 
+def done_again(operator: Client, task: Any) -> Any:
+    """Return the result of a run that died of its step `fails`, which an operator does again."""
+    tasks.failing["on"] = True
+    result = task.enqueue()
+    run_all()
+    tasks.failing["on"] = False
+
+    operator.post(f"{MESSAGES}{result.id}/again/?step=fails")
+    run_all()
+    result.refresh()
+    return result
+
+
 class TestAStep:
     def test_is_done_again_and_those_after_it_are_not(self, operator: Client) -> None:
         result = waiting()
@@ -294,28 +307,10 @@ class TestAStep:
         assert result.return_value == 9
 
     def test_of_a_dead_message_is_done_again_by_a_replay(self, operator: Client) -> None:
-        tasks.failing["on"] = True
-        result = tasks.may_fail.enqueue()
-        run_all()
-        tasks.failing["on"] = False
-
-        operator.post(f"{MESSAGES}{result.id}/again/?step=fails")
-        run_all()
-        result.refresh()
-
-        assert result.return_value == "yes"
+        assert done_again(operator, tasks.may_fail).return_value == "yes"
 
     def test_is_done_again_without_a_failure_before_it(self, operator: Client) -> None:
-        tasks.failing["on"] = True
-        result = tasks.handles_a_failure.enqueue()
-        run_all()
-        tasks.failing["on"] = False
-
-        operator.post(f"{MESSAGES}{result.id}/again/?step=fails")
-        run_all()
-        result.refresh()
-
-        assert result.return_value == "yes"
+        assert done_again(operator, tasks.handles_a_failure).return_value == "yes"
         assert tasks.calls == ["refuses", "fails", "fails"]
 
     def test_that_has_taken_an_invalid_signal_waits_for_another_one(self, operator: Client) -> None:

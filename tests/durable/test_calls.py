@@ -61,6 +61,19 @@ def declare_square(**options: Any) -> Any:
     return declared(square, **{"max_attempts": 1, **options})
 
 
+def waits_for_a_call(*, cancels: bool) -> tuple[Any, Any]:
+    """Return a run that waits for the call that it has gathered, and the task of this call."""
+    task = declare_square(run_after=3600)
+
+    @durable
+    def works(run: DurableContext) -> None:
+        run.gather([run.call(task, 1)], cancels=cancels)
+
+    result = works.enqueue()
+    run(result)
+    return result, task
+
+
 def declare_double(**options: Any) -> Any:
     def double(value: int) -> int:
         return 2 * value
@@ -332,28 +345,14 @@ class TestAGather:
 
     @pytest.mark.parametrize("cancels", [True, False])
     def test_cancels_its_calls_with_the_run_if_it_says_so(self, cancels: bool) -> None:
-        task = declare_square(run_after=3600)
-
-        @durable
-        def works(run: DurableContext) -> None:
-            run.gather([run.call(task, 1)], cancels=cancels)
-
-        result = works.enqueue()
-        run(result)
+        result, _ = waits_for_a_call(cancels=cancels)
         result.cancel()
         run_all()
 
         assert Message.objects.exists() is not cancels
 
     def test_cancels_its_calls_also_in_a_full_channel_in_which_others_store(self) -> None:
-        task = declare_square(run_after=3600)
-
-        @durable
-        def works(run: DurableContext) -> None:
-            run.gather([run.call(task, 1)], cancels=True)
-
-        result = works.enqueue()
-        run(result)
+        result, _ = waits_for_a_call(cancels=True)
         limit(scope="channel", max_size=2)
         with connect("default", name="producer") as producer, producer.transaction():
             producer.execute("SELECT pgqueue_room_v1('default', NULL)")
@@ -367,14 +366,7 @@ class TestAGather:
         assert not Message.objects.exists()
 
     def test_cancels_a_call_later_that_another_transaction_has_locked(self) -> None:
-        task = declare_square(run_after=3600)
-
-        @durable
-        def works(run: DurableContext) -> None:
-            run.gather([run.call(task, 1)], cancels=True)
-
-        result = works.enqueue()
-        run(result)
+        result, task = waits_for_a_call(cancels=True)
         with connect("default", name="other") as other, other.transaction():
             other.execute("SELECT FROM pgqueue_message WHERE task = %s FOR UPDATE", [task.name])
             result.cancel()

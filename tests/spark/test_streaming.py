@@ -414,7 +414,7 @@ class TestAnotherCluster:
         LogFloor.objects.update(position=floor - 1)
         ended(connection)
 
-        # Otherwise it would miss that retention removes the restored rows anew.
+        # Otherwise it would miss that retention removes the restored rows again.
         with pytest.raises(OtherCluster, match="restored to an earlier time"):
             stream.step()
 

@@ -737,6 +737,17 @@ def give_away(context: TaskContext) -> None:
     row(context).update(state=State.READY, worker_id=None, lease_until=None)
 
 
+def run_while_locked(leased: LeasedMessage) -> Ending:
+    """Run a message that an operator cancels in a transaction that stays open, and rolls back."""
+    with (
+        closing(connect("default", name="test")) as operator,
+        ThreadPoolExecutor(1) as pool,
+        operator.transaction(force_rollback=True),
+    ):
+        cancel.cancel(operator, [leased.claim.id])
+        return pool.submit(run, leased).result(10)
+
+
 class TestAnAtomicTask:
     @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
     def test_is_isolated_as_it_says(self, level: Any) -> None:
@@ -752,15 +763,7 @@ class TestAnAtomicTask:
         isolation.using(atomic=level).enqueue()
         leased = claim_one()
 
-        with (
-            closing(connect("default", name="test")) as operator,
-            ThreadPoolExecutor(1) as pool,
-            operator.transaction(force_rollback=True),
-        ):
-            cancel.cancel(operator, [leased.claim.id])
-            ending = pool.submit(run, leased).result(20)
-
-        assert isinstance(ending, HandedBack)
+        assert isinstance(run_while_locked(leased), HandedBack)
         assert not leased.lost
         assert isinstance(run(leased), Closed)
         assert History.objects.get().outcome == Outcome.SUCCEEDED
@@ -770,15 +773,7 @@ class TestAnAtomicTask:
             f.enqueue(flow_jobs.grow.using(max_attempts=2), 1)
         leased = claim_one()
 
-        with (
-            ThreadPoolExecutor(1) as pool,
-            closing(connect("default", name="test")) as operator,
-            operator.transaction(force_rollback=True),
-        ):
-            cancel.cancel(operator, [leased.claim.id])
-            ending = pool.submit(run, leased).result(10)
-
-        assert isinstance(ending, Retried)
+        assert isinstance(run_while_locked(leased), Retried)
         assert not leased.lost
         assert isinstance(run(leased), Closed)
         assert Message.objects.count() == 2

@@ -13,7 +13,7 @@ from pgqueue.compat.celery.exceptions import Unsupported
 from pgqueue.compat.celery.request import OURS
 from pgqueue.conf import settings
 from pgqueue.exceptions import InvalidTask
-from pgqueue.tasks.tenants import SharedKey
+from pgqueue.tasks.tenants import StoredKey
 from pgqueue.values.error_words import checked_option, shown, suggestion
 from pgqueue.values.number_checks import as_timedelta
 
@@ -153,7 +153,7 @@ def _task_id(task: Any, value: Any) -> dict[str, Any]:
     # By this dedupe key, AsyncResult finds the message in each tenant, and also after its end.
     remembered = task.conf.result_expires or max(settings().retention.values())
     own = {OURS: {"id": text}}
-    return {"dedupe_key": SharedKey(text), "dedupe_for": remembered, "metadata": own}
+    return {"dedupe_key": StoredKey(text), "dedupe_for": remembered, "metadata": own}
 
 
 def _headers(task: Any, value: Any) -> dict[str, Any]:

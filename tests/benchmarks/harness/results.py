@@ -29,7 +29,7 @@ Python a second one core runs. The machines differ by a factor of 2.5 (a drain o
 All tables are of 2026-12-01 but these:
 
 - `backlog` (2026-11-20) and `pinned` (2026-11-23) are older than flows, for which messages and
-  history have columns of their own, and than all that follows.
+  history have columns of their own, and than what the other lines name.
 - `events --minutes 20` (2026-11-25) is older than the constraints on the values of tables.
 - `search` (2026-11-28) is newer than batch tasks, log lines of runs, tenants, weights, and circuit
   breakers. It is older than the shorter settle of a success.
@@ -39,7 +39,7 @@ All tables are of 2026-12-01 but these:
   for Spark by a sub-select since then.
 
 The machine of 2026-12-01 was shared: one core ran between 50 and 85 million loops a second, and
-figures were up to 15 % below those of quiet machines. By turns with `7e26d7d7`, a commit of
+figures were up to 15 % less than on quiet machines. By turns with `7e26d7d7`, a commit of
 2026-11-28, a drain had 25,730/s and 30,690/s (27,660 and 28,040), and a bulk of 200,000 calls had
 87,100/s (85,900; medians of eight). A saturated claim took 5.99 and 7.68 ms (6.96 and 8.05). So the
 code of today is not slower.
